@@ -31,7 +31,7 @@ help:  ## show this list
 # same pins, hence --no-build-isolation. The stamp is touched last: an interrupted installation is repeated.
 .venv/.stamp: constraints.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit(f"hetsgd needs Python 3.11 or newer, $(PYTHON) is {v[0]}.{v[1]}; name another one: make PYTHON=python3.12 .venv")'
-	@echo 'hetsgd: installing the pinned packages into .venv; the first time takes some minutes and about 2 GB' >&2
+	@echo 'hetsgd: installing the pinned packages into .venv; the first time takes some minutes and up to a few GB' >&2
 	@$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 		"$$(grep '^torch==' constraints.txt)"
