@@ -1,0 +1,190 @@
+"""How the coordinator writes the trace: decisions, calls and answers, and what became of every row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hetsgd.models.policy import (
+    READS,
+    RULES,
+    WRITES,
+    Assign,
+    Evaluate,
+    Fault,
+    Fleet,
+    Loss,
+    Merge,
+    Result,
+    Seat,
+    Stop,
+    Wait,
+)
+from hetsgd.models.trace import ANSWERS, CALLS, FATES, Fate, Trace
+
+_READ = {name: code for code, name in enumerate(READS)}
+_WRITE = {name: code for code, name in enumerate(WRITES)}
+_RULE = {name: code for code, name in enumerate(RULES)}
+_FATE = {name: code for code, name in enumerate(FATES)}
+_CALL = {name: code for code, name in enumerate(CALLS)}
+_NONE, _ASSIGN, _EVALUATE, _WAIT, _STOP, _MERGE = range(len(ANSWERS))
+
+
+class Books:
+    """Writes one run's decisions into its trace; every row that was given out ends with exactly one fate."""
+
+    def __init__(self, trace: Trace, fleet: Fleet) -> None:
+        self._trace = trace
+        self._full = trace.level == "full"
+        self._calls = 0
+        self._rows: dict[int, int] = {}
+        self._decided: dict[int, tuple[int, float, Sequence[Result]]] = {}
+        self._kinds = {member.name: member.kind for member in fleet.members}
+        trace.workers.update(self._kinds)
+
+    def call(
+        self, call: str, now_s: float, seat: Seat | None, id_: int, detail: str = "", answer: int = _NONE,
+        answer_id: int = -1,
+    ) -> None:  # fmt: skip
+        """Record one call of the coordinator with its answer."""
+        self._calls += 1
+        if self._full:
+            code = self._trace.code
+            worker, lane = (seat.worker, seat.lane) if seat is not None else ("", -1)
+            row = (_CALL[call], now_s, code(worker), lane, id_, answer, answer_id, code(detail))
+            self._trace.tables["calls"].add(row)
+
+    def request(self, seat: Seat, now_s: float, answer: Assign | Evaluate | Wait | Stop) -> None:
+        """Record a request with what was answered."""
+        if isinstance(answer, Assign):
+            self.call("request", now_s, seat, -1, "", _ASSIGN, answer.id)
+        elif isinstance(answer, Evaluate):
+            self.call("request", now_s, seat, -1, "", _EVALUATE, answer.id)
+        elif isinstance(answer, Wait):
+            self.call("request", now_s, seat, -1, answer.reason, _WAIT)
+        else:
+            self.call("request", now_s, seat, -1, answer.reason, _STOP)
+
+    def assigned(self, assign: Assign, now_s: float) -> None:
+        """Record what was given out, and why."""
+        trace, work, seat = self._trace, assign.work, assign.seat
+        self._rows[assign.id] = assign.rows
+        trace.totals.batch[seat.worker] = work.batch
+        if trace.level == "none":
+            return
+        row = (
+            assign.id, self._calls, now_s, trace.code(seat.worker), seat.lane, assign.epoch, assign.start,
+            assign.stop, assign.lanes, work.batch, work.steps, work.rate, _READ[work.read], _WRITE[work.write],
+            trace.code(work.reason),
+        )  # fmt: skip
+        trace.tables["assignments"].add(row)
+
+    def finished(self, assign: Assign, result: Result, now_s: float) -> None:
+        """Record a result; in-place work is in the model by now, the rest has its fate to come."""
+        trace = self._trace
+        trace.totals.steps[self._kinds[assign.seat.worker]] += result.steps
+        self.call("finished", now_s, assign.seat, assign.id)
+        row = (
+            result.id, result.start_s, result.end_s, result.read, result.wrote, result.rows, result.updates,
+            result.steps,
+        )  # fmt: skip
+        trace.tables["results"].add(row)
+        for name, value in result.stats.items():
+            trace.tables["stats"].add((result.id, trace.code(name), value))
+        if assign.work.write == "in_place":
+            self.fate(assign.id, "in_place", now_s)
+
+    def fate(
+        self,
+        id_: int,
+        fate: Fate,
+        now_s: float,
+        *,
+        merge: int = -1,
+        rows: int | None = None,
+        reason: str = "",
+    ) -> None:
+        """Record what became of an assignment's rows."""
+        given = self._rows.pop(id_)
+        count = given if rows is None else rows
+        self._trace.totals.rows[fate] += count
+        row = (id_, _FATE[fate], now_s, merge, count, self._trace.code(reason))
+        self._trace.tables["fates"].add(row)
+
+    def decided(self, merge: Merge, id_: int, results: Sequence[Result], now_s: float) -> Merge:
+        """Number a merge; one that discards is done with this."""
+        numbered = replace(merge, id=id_)
+        self._decided[id_] = (self._calls, now_s, results)
+        if merge.rule == "discard":
+            self._landed(numbered, -1, now_s, now_s)
+            for result in results:
+                self.fate(result.id, "discarded", now_s, merge=id_, reason=merge.reason)
+        return numbered
+
+    def merged(self, merge: Merge, version: int, start_s: float, now_s: float) -> None:
+        """Record that a merge landed and its inputs are in the model; count it as an update of their classes."""
+        self.call("merged", now_s, None, merge.id, answer_id=version)
+        results = self._landed(merge, version, start_s, now_s)
+        totals, share = self._trace.totals, 1.0 / len(results)
+        for result in results:
+            kind = self._kinds[result.seat.worker]
+            totals.updates[kind] += share
+            totals.staleness[kind][version - 1 - result.read] += 1
+            self.fate(result.id, "merged", now_s, merge=merge.id)
+        if self._full:
+            read = min(result.read for result in results)
+            rows = sum(result.rows for result in results)
+            self._trace.updates.add((version, read, now_s, self._trace.code(""), -1, -1, merge.id, rows))
+
+    def _landed(self, merge: Merge, version: int, start_s: float, now_s: float) -> Sequence[Result]:
+        trace = self._trace
+        call, decided_s, results = self._decided.pop(merge.id)
+        before = version - 1 if version >= 0 else None
+        for result, weight in zip(results, merge.weights or (1.0,) * len(results), strict=True):
+            staleness = before - result.read if before is not None else -1
+            trace.tables["merge_inputs"].add((merge.id, result.id, weight, staleness))
+        row = (
+            merge.id, call, _RULE[merge.rule], decided_s, start_s, now_s, version, merge.rate, merge.momentum,
+            trace.code(merge.reason),
+        )  # fmt: skip
+        trace.tables["merges"].add(row)
+        return results
+
+    def loss(self, id_: int, loss: Loss) -> None:
+        """Record one point of the loss curve."""
+        row = (
+            id_, loss.epoch, loss.update, loss.at_s, loss.end_s, loss.train, loss.test, loss.train_score,
+            loss.test_score,
+        )  # fmt: skip
+        self._trace.tables["evaluations"].add(row)
+
+    def evaluated(self, evaluate: Evaluate, loss: Loss, now_s: float) -> None:
+        """Record the answer to an ordered evaluation."""
+        self.call("evaluated", now_s, None, evaluate.id)
+        self.loss(evaluate.id, loss)
+
+    def failed(self, fault: Fault, lost: Sequence[Assign], now_s: float) -> None:
+        """Record a lost worker or lane with the rows that went with it."""
+        trace = self._trace
+        self.call("failed", now_s, fault.seat, fault.lanes_left, fault.kind)
+        rows = 0
+        for assign in lost:
+            rows += assign.rows
+            kind = f"{fault.kind}, may be half applied" if fault.half_applied else fault.kind
+            self.fate(assign.id, "lost", now_s, reason=kind)
+        row = (now_s, trace.code(fault.seat.worker), fault.seat.lane, trace.code(fault.kind), rows)
+        trace.tables["faults"].add(row)
+
+    def epoch(self, epoch: int, start_s: float, end_s: float) -> None:
+        """Record a finished epoch."""
+        self._trace.tables["epochs"].add((epoch, start_s, end_s))
+
+    def stop(self, reason: str, status: str, now_s: float) -> None:
+        """Record that the engine ended the run."""
+        self.call("stop", now_s, None, -1, f"{status}: {reason}")
+
+    def close(self, now_s: float, reason: str, status: str) -> None:
+        """Record the end of the run."""
+        self._trace.elapsed_s = now_s
+        self._trace.stop_reason = reason
+        self._trace.status = status

@@ -1,0 +1,64 @@
+"""Parameters of a policy: dataclass fields that carry their range and meaning, checked and listed from one place."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from hetsgd.models.policy import PolicyError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One parameter: its name, type, default, meaning and range (inclusive; None: open) or choices."""
+
+    name: str
+    type: str
+    default: Any
+    meaning: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+
+
+def key(
+    default: Any, meaning: str, *, low: float | None = None, high: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:  # fmt: skip
+    """A dataclass field of a recipe with a range and a meaning; see `check_keys`."""
+    metadata = {"meaning": meaning, "low": low, "high": high, "choices": choices}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def keys_of(recipe: type) -> tuple[Key, ...]:
+    """The parameters of a recipe class, in order."""
+    return tuple(
+        Key(
+            name=field.name,
+            type=field.type if isinstance(field.type, str) else field.type.__name__,
+            default=field.default,
+            meaning=field.metadata.get("meaning", ""),
+            low=field.metadata.get("low"),
+            high=field.metadata.get("high"),
+            choices=field.metadata.get("choices", ()),
+        )
+        for field in dataclasses.fields(recipe)
+    )
+
+
+def check_keys(recipe: Any) -> None:
+    """Raise PolicyError when a parameter is out of its range; recipes call this from `__post_init__`."""
+    for item in keys_of(type(recipe)):
+        value = getattr(recipe, item.name)
+        if item.choices and value not in item.choices:
+            raise PolicyError(f"policy.{item.name} must be one of {', '.join(item.choices)}, got {value!r}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if not math.isfinite(value):
+            raise PolicyError(f"policy.{item.name} must be finite, got {value}")
+        if item.low is not None and value < item.low:
+            raise PolicyError(f"policy.{item.name} must be >= {item.low:g}, got {value:g}")
+        if item.high is not None and value > item.high:
+            raise PolicyError(f"policy.{item.name} must be <= {item.high:g}, got {value:g}")

@@ -1,0 +1,102 @@
+"""The settings of one run that belong neither to the machine, the workload nor the policy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hetsgd.models.policy import LaneMode
+
+Order = Literal["file", "shuffled"]
+Evaluation = Literal["blocking", "concurrent", "deferred"]
+TraceLevel = Literal["none", "summary", "full"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRule:
+    """When a run ends: the first rule that is met. At least one must be given.
+
+    `seconds` is a deadline (virtual or wall time of training); `updates` may overshoot by what is in flight;
+    `target_loss` is compared with the training loss of each evaluation.
+    """
+
+    seconds: float | None = None
+    epochs: int | None = None
+    updates: int | None = None
+    target_loss: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.seconds is None and self.epochs is None and self.updates is None:
+            fix = "a target loss alone may never be met" if self.target_loss is not None else "none is given"
+            raise ValueError(f"stop rule: give seconds, epochs or updates ({fix})")
+        if self.seconds is not None and not (0.0 < self.seconds < math.inf):
+            raise ValueError(f"stop rule: seconds must be > 0 and finite, got {self.seconds}")
+        for name in ("epochs", "updates"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"stop rule: {name} must be >= 1, got {value}")
+        if self.target_loss is not None and not math.isfinite(self.target_loss):
+            raise ValueError(f"stop rule: target_loss must be finite, got {self.target_loss}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Settings of one run, the same for both engines.
+
+    `learning_rate` is the base rate that policies start from; `momentum` is for policies that merge gradients on
+    a server and refused by the others; `weight_decay` is decoupled: every update also multiplies the model by
+    1 - rate x weight_decay. `order`: rows in file order or shuffled anew each epoch. `evaluate_every_s`: seconds
+    between evaluations (None: at the end of each epoch).
+    """
+
+    stop: StopRule
+    seed: int = 0
+    learning_rate: float = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    order: Order = "shuffled"
+    lanes: LaneMode = "barrier"
+    lookahead: int = 0
+    evaluation: Evaluation = "blocking"
+    evaluate_every_s: float | None = None
+    trace: TraceLevel = "full"
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.learning_rate < math.inf:
+            raise ValueError(f"run.learning_rate must be > 0 and finite, got {self.learning_rate}")
+        if not 0.0 <= self.momentum < 1.0:
+            raise ValueError(f"run.momentum must be in [0, 1), got {self.momentum}")
+        if not 0.0 <= self.weight_decay < math.inf:
+            raise ValueError(f"run.weight_decay must be >= 0 and finite, got {self.weight_decay}")
+        if self.lookahead < 0:
+            raise ValueError(f"run.lookahead must be >= 0, got {self.lookahead}")
+        if self.seed < 0:
+            raise ValueError(f"run.seed must be >= 0, got {self.seed}")
+        if self.evaluate_every_s is not None and not 0.0 < self.evaluate_every_s < math.inf:
+            raise ValueError(f"run.evaluate_every_s must be > 0 and finite, got {self.evaluate_every_s}")
+        for name, allowed in (
+            ("order", ("file", "shuffled")),
+            ("lanes", ("barrier", "free")),
+            ("evaluation", ("blocking", "concurrent", "deferred")),
+            ("trace", ("none", "summary", "full")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"run.{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        if self.evaluation == "deferred" and self.stop.target_loss is not None:
+            raise ValueError(
+                "run.evaluation: 'deferred' computes losses after the run, so a target loss cannot stop it; "
+                "use 'blocking' or 'concurrent'"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run is: what a progress bar shows. `fraction` of the stop rule that is nearest."""
+
+    now_s: float
+    epoch: int
+    examples: int
+    updates: int
+    loss: float | None
+    fraction: float = field(default=0.0)

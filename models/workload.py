@@ -1,0 +1,131 @@
+"""A workload: a network, its loss and the shape of its data. What a step costs follows from it.
+
+Parameters live in one flat vector: for each layer its weights (inputs x outputs, row-major), then its bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+Activation = Literal["sigmoid", "relu", "tanh"]
+LossName = Literal["softmax", "sigmoid"]
+Precision = Literal["float32", "float64"]
+Initial = Literal["normal", "scaled"]
+
+ITEM_BYTES: dict[Precision, int] = {"float32": 4, "float64": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One fully connected layer; offsets are positions in the flat parameter vector (bias_offset -1: none)."""
+
+    inputs: int
+    outputs: int
+    weight_offset: int
+    bias_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A fully connected network on a data set.
+
+    `features` -> `hidden` layers with `activation` -> `outputs`. `loss`: `softmax` cross-entropy over classes, or
+    `sigmoid` cross-entropy summed over labels (multi-label); both are means over rows. `rows` are training rows,
+    `test_rows` those held out. `initial`: `normal` draws every weight from N(0, initial_scale^2), `scaled` from
+    N(0, (initial_scale^2) 2 / (inputs + outputs)); biases start at 0. `density`: share of non-zero features.
+    """
+
+    name: str
+    dataset: str
+    rows: int
+    test_rows: int
+    features: int
+    outputs: int
+    hidden: tuple[int, ...]
+    activation: Activation = "sigmoid"
+    bias: bool = True
+    loss: LossName = "softmax"
+    precision: Precision = "float32"
+    initial: Initial = "scaled"
+    initial_scale: float = 1.0
+    density: float = 1.0
+    description: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        for name, value in (("rows", self.rows), ("features", self.features), ("outputs", self.outputs)):
+            if value < 1:
+                raise ValueError(f"workload.{name} must be >= 1, got {value}")
+        if any(width < 1 for width in self.hidden):
+            raise ValueError(f"workload.hidden: every width must be >= 1, got {self.hidden}")
+        if self.test_rows < 0:
+            raise ValueError(f"workload.test_rows must be >= 0, got {self.test_rows}")
+        if self.loss == "softmax" and self.outputs < 2:
+            raise ValueError(f"workload.outputs must be >= 2 for a softmax loss, got {self.outputs}")
+        if not 0.0 < self.density <= 1.0:
+            raise ValueError(f"workload.density must be in (0, 1], got {self.density}")
+        if not 0.0 < self.initial_scale < 1e6:
+            raise ValueError(f"workload.initial_scale must be > 0, got {self.initial_scale}")
+        for name, allowed in (
+            ("activation", ("sigmoid", "relu", "tanh")),
+            ("loss", ("softmax", "sigmoid")),
+            ("precision", ("float32", "float64")),
+            ("initial", ("normal", "scaled")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"workload.{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Widths from the features to the outputs."""
+        return (self.features, *self.hidden, self.outputs)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers with their places in the flat parameter vector."""
+        layers, offset = [], 0
+        for inputs, outputs in pairwise(self.widths):
+            weights = offset
+            offset += inputs * outputs
+            bias = offset if self.bias else -1
+            offset += outputs if self.bias else 0
+            layers.append(Layer(inputs, outputs, weights, bias))
+        return tuple(layers)
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters P.
+
+        >>> Workload(name="w", dataset="d", rows=1, test_rows=0, features=3, outputs=2, hidden=(4,)).parameters
+        26
+        """
+        return sum(a * b + (b if self.bias else 0) for a, b in pairwise(self.widths))
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of one number at this precision."""
+        return ITEM_BYTES[self.precision]
+
+    @property
+    def model_bytes(self) -> int:
+        """Bytes of the parameter vector."""
+        return self.parameters * self.item_bytes
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row as it is moved: features and label."""
+        return self.features * self.item_bytes + (8 if self.loss == "softmax" else self.outputs * self.item_bytes)
+
+    def step_flops(self, batch: int) -> float:
+        """Floating-point operations of one gradient step: forward 2 B P, backward 4 B P (first layer: 2 B P less).
+
+        The gradient with respect to the features is not computed.
+        """
+        weights = sum(a * b for a, b in pairwise(self.widths))
+        return batch * (6.0 * weights - 2.0 * self.widths[0] * self.widths[1])
+
+    def forward_flops(self, batch: int) -> float:
+        """Floating-point operations of one forward pass."""
+        return 2.0 * batch * sum(a * b for a, b in pairwise(self.widths))
