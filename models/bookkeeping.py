@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -151,9 +152,10 @@ class Books:
         return results
 
     def loss(self, id_: int, loss: Loss) -> None:
-        """Record one point of the loss curve."""
+        """Record one point of the loss curve: nan where losses are not computed, inf where the run diverged."""
+        train = math.inf if loss.diverged else loss.train
         row = (
-            id_, loss.epoch, loss.update, loss.at_s, loss.end_s, loss.train, loss.test, loss.train_score,
+            id_, loss.epoch, loss.update, loss.at_s, loss.end_s, train, loss.test, loss.train_score,
             loss.test_score,
         )  # fmt: skip
         self._trace.tables["evaluations"].add(row)

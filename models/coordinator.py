@@ -161,7 +161,7 @@ class Coordinator:
         self.losses.append(loss)
         self._books.evaluated(evaluate, loss, now_s)
         target = self.run.stop.target_loss
-        if not loss.finite:
+        if loss.diverged:
             self._end("the loss is not finite", now_s, "diverged")
         elif target is not None and loss.train <= target:
             self._end(f"target loss {target:g} reached", now_s)

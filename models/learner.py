@@ -85,5 +85,5 @@ class NoLearner:
         """Nothing to drop."""
 
     def evaluate(self, *, at_s: float, epoch: int, update: int) -> Loss:
-        """A loss of 0 that stands for "not computed"; it never meets a target."""
-        return Loss(at_s=at_s, epoch=epoch, update=update, end_s=at_s, train=math.inf)
+        """No loss: the evaluation still takes its time."""
+        return Loss(at_s=at_s, epoch=epoch, update=update, end_s=at_s, train=math.nan, computed=False)

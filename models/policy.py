@@ -271,7 +271,8 @@ class Fault:
 class Loss:
     """One evaluation of the global model. `at_s` and `update` belong to the snapshot, `end_s` to the answer.
 
-    `score` is accuracy (single label) or micro-averaged F1 (multi-label). Rates are nan when not computed.
+    `score` is accuracy (single label) or micro-averaged F1 (multi-label). Rates are nan when not computed;
+    `computed` is False where a learner computes no losses at all (timing only).
     """
 
     at_s: float
@@ -282,11 +283,12 @@ class Loss:
     test: float = math.nan
     train_score: float = math.nan
     test_score: float = math.nan
+    computed: bool = True
 
     @property
-    def finite(self) -> bool:
-        """Whether the training loss is a number: a run whose loss is not has diverged."""
-        return math.isfinite(self.train)
+    def diverged(self) -> bool:
+        """Whether the training loss was computed and is not a number."""
+        return self.computed and not math.isfinite(self.train)
 
 
 class Tally(Protocol):
