@@ -1,0 +1,143 @@
+"""What a reader returns: all rows of one file, before split and scaling, in a compact exact form."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetsgd.models.data.dataset import DataError
+
+MAX_DENSE_BYTES = 16 * 2**30
+"""Largest feature matrix built: training needs dense rows, and a wrong index would otherwise fill the memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SparseRows:
+    """Rows of a sparse matrix: row i holds values[starts[i]:starts[i + 1]] in the columns of the same range."""
+
+    values: NDArray[np.float64]
+    columns: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    features: int
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Table:
+    """All rows of a file. `x` is dense (rows, features), float64 or, where exact, int16; or sparse.
+
+    `y` is int64 (rows,), an index into `label_names`; or uint8 (rows, labels) of 0 and 1, one column per name.
+    """
+
+    x: NDArray[Any] | SparseRows
+    y: NDArray[Any]
+    label_names: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.x)
+
+    @property
+    def features(self) -> int:
+        """Number of feature columns."""
+        return self.x.features if isinstance(self.x, SparseRows) else int(self.x.shape[1])
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether a row may carry several labels."""
+        return self.y.ndim == 2
+
+
+def join(first: Table, second: Table) -> Table:
+    """The rows of both tables, the first one's first: the two published parts of one data set.
+
+    Raises DataError where their features or labels differ.
+    """
+    if (first.features, first.label_names) != (second.features, second.label_names):
+        raise DataError(
+            "both parts of a data set must have the same features and labels, got "
+            f"{first.features} features with labels {', '.join(first.label_names[:5])} and "
+            f"{second.features} with {', '.join(second.label_names[:5])}"
+        )
+    y = np.concatenate([first.y, second.y])
+    if isinstance(first.x, SparseRows) and isinstance(second.x, SparseRows):
+        x = SparseRows(
+            values=np.concatenate([first.x.values, second.x.values]),
+            columns=np.concatenate([first.x.columns, second.x.columns]),
+            starts=np.concatenate([first.x.starts, second.x.starts[1:] + first.x.starts[-1]]),
+            features=first.features,
+        )
+        return Table(x=x, y=y, label_names=first.label_names)
+    if isinstance(first.x, SparseRows) or isinstance(second.x, SparseRows):
+        raise DataError("both parts of a data set must have the same format, got LIBSVM text and a table")
+    return Table(x=np.concatenate([first.x, second.x]), y=y, label_names=first.label_names)
+
+
+def compact(x: NDArray[np.float64]) -> NDArray[Any]:
+    """`x` as int16 where that is exact (a quarter of the memory and of the cache file), else unchanged."""
+    limits = np.iinfo(np.int16)
+    if x.min() < limits.min or x.max() > limits.max:
+        return x
+    small = x.astype(np.int16)
+    return small if np.array_equal(small, x) else x
+
+
+def dense(x: NDArray[Any] | SparseRows, rows: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The given rows as one C-contiguous matrix of `dtype`.
+
+    Raises DataError where it would be larger than MAX_DENSE_BYTES or a value is beyond the range of `dtype`.
+    """
+    features = x.features if isinstance(x, SparseRows) else x.shape[1]
+    size_bytes = len(rows) * features * dtype.itemsize
+    if size_bytes > MAX_DENSE_BYTES:
+        raise DataError(
+            f"{len(rows):,} rows x {features:,} features need {size_bytes / 2**30:.1f} GiB as {dtype}, "
+            f"the limit is {MAX_DENSE_BYTES / 2**30:.0f} GiB: keep fewer rows or features"
+        )
+    with np.errstate(over="ignore"):  # reported below, with the value
+        out = _scatter(x, rows, dtype) if isinstance(x, SparseRows) else x[rows].astype(dtype, order="C", copy=False)
+    if out.dtype == np.float32 and not np.isfinite(out).all():
+        raise DataError('feature values must fit float32, some are beyond 3.4e38: load with dtype="float64"')
+    return out
+
+
+def _scatter(x: SparseRows, rows: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    lengths = (x.starts[1:] - x.starts[:-1])[rows]
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    source = np.arange(total) + np.repeat(x.starts[rows] - (ends - lengths), lengths)
+    out = np.zeros((len(rows), x.features), dtype)
+    out[np.repeat(np.arange(len(rows)), lengths), x.columns[source]] = x.values[source]
+    return out
+
+
+def index_classes(
+    labels: NDArray[np.float64], *, origin: str, line_of: Callable[[int], int]
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Class index of each row and the class names, classes in rising order of their number.
+
+    `line_of(i)` is the line of row i, for the message. Raises DataError for labels that are not whole numbers
+    and for a file with a single class.
+    """
+    wrong = ~(np.abs(labels) <= 2.0**53) | (labels != np.floor(labels))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"{origin}, line {line_of(row)}: a label must be a whole number (a class, not a measured value), "
+            f"got {labels[row]}"
+        )
+    distinct, y = np.unique(labels, return_inverse=True)
+    names = tuple(str(int(value)) for value in distinct)
+    check_classes(names, origin=origin)
+    return y.astype(np.int64).reshape(-1), names
+
+
+def check_classes(names: tuple[str, ...], *, origin: str) -> None:
+    """Raise DataError where a file holds a single class: nothing can be learnt from it."""
+    if len(names) < 2:
+        raise DataError(f"{origin}: at least two classes are needed, every row has label {names[0]}")
