@@ -1,0 +1,47 @@
+"""What can go wrong on the command line, and the exit code that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+EXIT_DONE: Final = 0
+EXIT_BAD_INPUT: Final = 2
+EXIT_RUN_FAILED: Final = 3
+EXIT_INTERRUPTED: Final = 130
+
+
+class BadInput(ValueError):
+    """Input breaks a rule; the message names the file or field, the rule and the value, and the fix."""
+
+
+class RunFailed(RuntimeError):
+    """The input was right and the run itself failed. A diverged run is a result, not a failure."""
+
+
+@contextmanager
+def checking(source: str = "") -> Iterator[None]:
+    """Turn what parsers and values raise on bad input into BadInput, with `source` (a file or option) in front."""
+    try:
+        yield
+    except BadInput:
+        raise
+    except (ValueError, LookupError, OSError, ImportError, AttributeError, TypeError) as error:
+        text = error.args[0] if isinstance(error, KeyError) and error.args else str(error)
+        message = text if not source or str(text).startswith(source) else f"{source}: {text}"
+        raise BadInput(message) from error
+
+
+def nearest(value: str, names: Iterable[str]) -> str:
+    """A hint for a name that does not exist: the nearest one that does, and all of them when they are few.
+
+    >>> nearest("hogwid", ["hogwild", "easgd"])
+    'did you mean hogwild? known: easgd, hogwild'
+    """
+    from difflib import get_close_matches
+
+    known = sorted(names)
+    close = get_close_matches(value, known, n=1, cutoff=0.5)
+    meant = f"did you mean {close[0]}? " if close else ""
+    return f"{meant}known: {', '.join(known)}"

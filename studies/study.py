@@ -1,0 +1,125 @@
+"""A study: a question, and the runs that answer it. Values only; `study_file` reads them from TOML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from hetsgd.models.run import StopRule
+
+Value = bool | int | float | str | tuple["Value", ...]
+Settings = tuple[tuple[str, Value], ...]
+
+METRICS: Final[dict[str, str]] = {
+    "time_to_loss_s": "seconds to each level of normalised loss",
+    "epoch_s": "seconds of an epoch",
+    "final_loss": "training loss at the end",
+    "update_share": "share of the updates made by each class of worker",
+    "utilization": "busy share of each class of worker",
+    "staleness": "mean staleness of each class of worker",
+    "examples_per_s": "rows trained on in a second",
+}
+"""The metrics a study can ask for, with their meaning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One policy as it enters a study: its name, settings that hold for it alone, and a grid of others.
+
+    Keys of `settings` and `grid` are those of `--set`: `policy.KEY`, `run.KEY`, `machine.KEY`, `workload.KEY`.
+    """
+
+    label: str
+    policy: str
+    settings: Settings = ()
+    grid: tuple[tuple[str, tuple[Value, ...]], ...] = ()
+
+    @property
+    def points(self) -> tuple[Settings, ...]:
+        """The grid, point by point, each with the settings that hold for all.
+
+        >>> Variant(label="h", policy="hogwild", grid=(("run.learning_rate", (0.1, 0.2)),)).points
+        ((('run.learning_rate', 0.1),), (('run.learning_rate', 0.2),))
+        """
+        names = [name for name, _ in self.grid]
+        return tuple(
+            (*self.settings, *zip(names, values, strict=True))
+            for values in product(*(choices for _, choices in self.grid))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pilot:
+    """A budget of short simulated runs: each policy tries its own grid, all grids having the same size."""
+
+    stop: StopRule
+    seed: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """Real runs of the policies on this machine, `repeats` of each, interleaved."""
+
+    machine: str = "local"
+    repeats: int = 3
+    stop: StopRule | None = None
+
+    def __post_init__(self) -> None:
+        if self.repeats < 2:
+            raise ValueError(f"validate.repeats must be >= 2, or there is no spread to compare with, got {self.repeats}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """A question with everything that is run to answer it. `level` of normalised loss decides who is first.
+
+    Without a pilot every grid point is a variant of its own; with one, each policy enters with the point that was
+    best in the pilot runs on the same machine and workload.
+    """
+
+    name: str
+    question: str
+    machines: tuple[str, ...]
+    workloads: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    seeds: tuple[int, ...]
+    stop: StopRule
+    settings: Settings = ()
+    learner: str = "replay"
+    level: float = 0.9
+    metrics: tuple[str, ...] = tuple(METRICS)
+    pilot: Pilot | None = None
+    validation: Validation | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("machines", "workloads", "variants", "seeds", "metrics"):
+            if not getattr(self, name):
+                raise ValueError(f"{name}: there must be at least one, got none")
+        for name in ("machines", "workloads", "seeds"):
+            values = getattr(self, name)
+            if len(set(values)) != len(values):
+                raise ValueError(f"{name}: each may appear once, got {', '.join(map(str, values))}")
+        labels = [variant.label for variant in self.variants]
+        if len(set(labels)) != len(labels):
+            raise ValueError(f"policies: two have the same label, got {', '.join(labels)}; set label")
+        if not 0.0 < self.level < 1.0:
+            raise ValueError(f"level must be between 0 and 1 (a normalised loss), got {self.level}")
+        if self.pilot is not None:
+            self._check_budget(self.pilot)
+        if self.validation is not None and self.validation.machine not in self.machines:
+            raise ValueError(
+                f"validate.machine must be one of the study's machines ({', '.join(self.machines)}), "
+                f"got {self.validation.machine!r}"
+            )
+
+    def _check_budget(self, pilot: Pilot) -> None:
+        sizes = {variant.label: len(variant.points) for variant in self.variants}
+        if len(set(sizes.values())) > 1:
+            words = ", ".join(f"{label} {size}" for label, size in sizes.items())
+            raise ValueError(
+                f"policies: with a pilot every grid must have the same number of points, or the comparison favours "
+                f"the policy that was tuned more, got {words}"
+            )
+        if pilot.seed in self.seeds:
+            raise ValueError(f"pilot.seed must not be one of the study's seeds {self.seeds}, got {pilot.seed}")

@@ -1,0 +1,169 @@
+"""Read a study from its TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
+
+from hetsgd.models.run import StopRule
+from hetsgd.studies.failure import BadInput, checking, nearest
+from hetsgd.studies.study import METRICS, Pilot, Settings, Study, Validation, Value, Variant
+
+Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
+Item = Scalar | list[Scalar]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class _Stop(_Table):
+    seconds: float | None = None
+    epochs: StrictInt | None = None
+    updates: StrictInt | None = None
+    target_loss: float | None = None
+
+
+class _Policy(_Table):
+    name: StrictStr
+    label: StrictStr | None = None
+    set: dict[str, Item] = {}
+    grid: dict[str, Annotated[list[Item], Field(min_length=1)]] = {}
+
+
+class _Pilot(_Table):
+    stop: _Stop
+    seed: StrictInt = 1000
+
+
+class _Validate(_Table):
+    machine: StrictStr = "local"
+    repeats: StrictInt = 3
+    stop: _Stop | None = None
+
+
+class _Study(_Table):
+    name: StrictStr | None = None
+    question: Annotated[StrictStr, Field(min_length=1)]
+    machines: list[StrictStr]
+    workloads: list[StrictStr]
+    policies: list[StrictStr | _Policy]
+    seeds: StrictInt | list[StrictInt] = 3
+    learner: StrictStr = "replay"
+    level: float = 0.9
+    metrics: list[StrictStr] = list(METRICS)
+    stop: _Stop
+    run: dict[str, Item] = {}
+    pilot: _Pilot | None = None
+    validate_: Annotated[_Validate | None, Field(alias="validate")] = None
+
+
+def load_study(path: Path) -> Study:
+    """The study in a TOML file.
+
+    Raises BadInput that names the file, the field, the rule and the value.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{path}: a study file must be readable: {error.strerror or error}") from error
+    return parse_study(text, str(path), path.stem)
+
+
+def parse_study(text: str, origin: str, name: str) -> Study:
+    """The study written in `text`; `origin` is named in errors, `name` is the study's unless it has its own."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInput(f"{origin}: not valid TOML: {error}") from error
+    try:
+        parsed = _Study.model_validate(table)
+    except ValidationError as error:
+        raise BadInput(f"{origin}: {_first(error)}") from error
+    with checking(origin):
+        return _study(parsed, name)
+
+
+def _first(error: ValidationError) -> str:
+    """The first complaint in words: field, rule, value, and the nearest field where one is unknown."""
+    problems = error.errors()
+    # A list entry may be a name or a table; where it is a table, complaints about the table say more.
+    problem = max(problems, key=lambda item: (len(item["loc"]), item["type"] != "string_type"))
+    where = [str(part) for part in problem["loc"] if not str(part).startswith(("_", "constrained", "function"))]
+    field = ".".join(part for part in where if part not in ("str", "int", "float", "bool"))
+    if problem["type"] == "extra_forbidden":
+        owner = _owner(problem["loc"])
+        names = [info.alias or name for name, info in owner.model_fields.items()]
+        return f"{field}: unknown field; {nearest(str(problem['loc'][-1]), names)}"
+    if problem["type"] == "missing":
+        return f"{field}: is missing"
+    return f"{field}: {problem['msg'][0].lower()}{problem['msg'][1:]}, got {problem['input']!r}"
+
+
+def _owner(loc: tuple[int | str, ...]) -> type[_Table]:
+    if "stop" in loc:
+        return _Stop
+    return {"policies": _Policy, "pilot": _Pilot, "validate": _Validate}.get(str(loc[0]) if len(loc) > 1 else "", _Study)
+
+
+def _study(parsed: _Study, name: str) -> Study:
+    for metric in parsed.metrics:
+        if metric not in METRICS:
+            raise BadInput(f"metrics: unknown metric {metric!r}; {nearest(metric, METRICS)}")
+    seeds = tuple(range(parsed.seeds)) if isinstance(parsed.seeds, int) else tuple(parsed.seeds)
+    return Study(
+        name=parsed.name or name,
+        question=parsed.question,
+        machines=tuple(parsed.machines),
+        workloads=tuple(parsed.workloads),
+        variants=tuple(_variant(entry) for entry in parsed.policies),
+        seeds=seeds,
+        stop=_stop("stop", parsed.stop),
+        settings=tuple((f"run.{key}", _value(value)) for key, value in parsed.run.items()),
+        learner=parsed.learner,
+        level=parsed.level,
+        metrics=tuple(parsed.metrics),
+        pilot=None if parsed.pilot is None else _pilot(parsed.pilot),
+        validation=None if parsed.validate_ is None else _validation(parsed.validate_),
+    )
+
+
+def _variant(entry: str | _Policy) -> Variant:
+    if isinstance(entry, str):
+        return Variant(label=entry, policy=entry)
+    both = set(entry.set) & set(entry.grid)
+    if both:
+        raise BadInput(f"policies.{entry.name}: {', '.join(sorted(both))} is in both set and grid; keep one")
+    return Variant(
+        label=entry.label or entry.name,
+        policy=entry.name,
+        settings=_settings(entry.set),
+        grid=tuple((key, tuple(_value(item) for item in values)) for key, values in entry.grid.items()),
+    )
+
+
+def _settings(table: dict[str, Any]) -> Settings:
+    return tuple((key, _value(value)) for key, value in table.items())
+
+
+def _value(value: Any) -> Value:
+    return tuple(_value(item) for item in value) if isinstance(value, list) else value
+
+
+def _stop(field: str, stop: _Stop) -> StopRule:
+    with checking(field):
+        return StopRule(
+            seconds=stop.seconds, epochs=stop.epochs, updates=stop.updates, target_loss=stop.target_loss
+        )  # fmt: skip
+
+
+def _pilot(pilot: _Pilot) -> Pilot:
+    return Pilot(stop=_stop("pilot.stop", pilot.stop), seed=pilot.seed)
+
+
+def _validation(validate: _Validate) -> Validation:
+    stop = None if validate.stop is None else _stop("validate.stop", validate.stop)
+    return Validation(machine=validate.machine, repeats=validate.repeats, stop=stop)
