@@ -1,6 +1,6 @@
 """The data set a run trains and tests on, and the errors that bad input raises."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,10 @@ class Dataset:
     """
 
     name: str
-    train_x: NDArray[Any]
-    train_y: NDArray[Any]
-    test_x: NDArray[Any]
-    test_y: NDArray[Any]
+    train_x: NDArray[Any] = field(repr=False)
+    train_y: NDArray[Any] = field(repr=False)
+    test_x: NDArray[Any] = field(repr=False)
+    test_y: NDArray[Any] = field(repr=False)
     classes: int
     multilabel: bool
     source: str
@@ -55,25 +55,25 @@ class Dataset:
             self._check_features(f"{part}_x", x)
             self._check_targets(f"{part}_y", y, len(x))
 
-    def _check_features(self, field: str, x: NDArray[Any]) -> None:
+    def _check_features(self, name: str, x: NDArray[Any]) -> None:
         if x.dtype not in (np.float32, np.float64):
-            raise DataError(f"{self.name}: {field} must be float32 or float64, got {x.dtype}")
+            raise DataError(f"{self.name}: {name} must be float32 or float64, got {x.dtype}")
         if not x.flags.c_contiguous:
-            raise DataError(f"{self.name}: {field} must be C-contiguous")
+            raise DataError(f"{self.name}: {name} must be C-contiguous")
         if not np.isfinite(x).all():
             row, column = (int(i) for i in np.argwhere(~np.isfinite(x))[0])
-            raise DataError(f"{self.name}: {field} must be finite, got {x[row, column]} in row {row}, column {column}")
+            raise DataError(f"{self.name}: {name} must be finite, got {x[row, column]} in row {row}, column {column}")
 
-    def _check_targets(self, field: str, y: NDArray[Any], rows: int) -> None:
+    def _check_targets(self, name: str, y: NDArray[Any], rows: int) -> None:
         kind, shape = (np.float32, (rows, self.classes)) if self.multilabel else (np.int64, (rows,))
         if y.dtype != kind or y.shape != shape:
             raise DataError(
-                f"{self.name}: {field} must be {np.dtype(kind)} of shape {shape}, got {y.dtype} of shape {y.shape}"
+                f"{self.name}: {name} must be {np.dtype(kind)} of shape {shape}, got {y.dtype} of shape {y.shape}"
             )
         if self.multilabel and not ((y == 0) | (y == 1)).all():
-            raise DataError(f"{self.name}: {field} must hold only 0 and 1")
+            raise DataError(f"{self.name}: {name} must hold only 0 and 1")
         if not self.multilabel and rows and (y.min() < 0 or y.max() >= self.classes):
-            raise DataError(f"{self.name}: {field} must lie in 0..{self.classes - 1}, got {y.min()}..{y.max()}")
+            raise DataError(f"{self.name}: {name} must lie in 0..{self.classes - 1}, got {y.min()}..{y.max()}")
 
     @property
     def rows(self) -> int:

@@ -18,7 +18,7 @@ _LABELS = rb"\d{1,15}(?:,\d{1,15})*"
 _SINGLE_LINE = re.compile(rb"(" + _NUMBER + rb")((?:\s+\d+:" + _NUMBER + rb")*)")
 _MULTI_LINE = re.compile(rb"(" + _LABELS + rb"(?!\S))?((?:(?:^|\s+)\d+:" + _NUMBER + rb")*)")
 _NUMBER_ONLY = re.compile(_NUMBER)
-_FIRST_PAIR = re.compile(rb"(?:^|\s)\d+:[-+.\d]")
+_FIRST_PAIR = re.compile(rb"(?:^|\s)\d+:[-+.\deE]+(?:\s|$)")
 _LARGEST_INDEX = 2**31 - 1
 _LARGEST_LABELS = 2**28
 

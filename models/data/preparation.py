@@ -22,7 +22,7 @@ def class_quotas(counts: NDArray[np.int64], share: float) -> NDArray[np.int64]:
     Largest-remainder rounding, ties to the lower class; a class always leaves one row outside.
 
     >>> class_quotas(np.array([5, 3, 1]), 0.5)
-    array([2, 2, 0])
+    array([3, 2, 0])
     """
     exact = counts * share
     quotas: NDArray[np.int64] = np.floor(exact).astype(np.int64)

@@ -25,7 +25,7 @@ def read_bytes(path: Path) -> bytes:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
     try:
         content = _decompress(raw, path.suffix.lower())
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+    except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
         raise DataError(f"{path}: must be a whole {path.suffix} file, got damaged content ({error})") from error
     if not content.strip():
         raise DataError(f"{path}: must hold rows, the file is empty")
