@@ -231,6 +231,17 @@ class Coordinator:
         self._books.stop(reason, status, now_s)
         self._end(reason, now_s, status)
 
+    def note(self, loss: Loss, evaluate: Evaluate | None = None) -> None:
+        """Record a loss computed outside the clock: of a deferred snapshot, or (None) of the final model.
+
+        It changes no decision. A run that was done with a model that is not finite has diverged.
+        """
+        order = self._new_evaluation() if evaluate is None else evaluate
+        self.losses.append(loss)
+        self._books.loss(order.id, loss)
+        if loss.diverged and self.status == "done":
+            self.status = "diverged"
+
     def close(self, now_s: float) -> None:
         """Book what is still held or in flight, and the end of the run. Called once, last."""
         for assign in self.in_flight.values():

@@ -9,8 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Literal
 
 from hetsgd.models.policy import Kind, LaneMode, Member
+
+if TYPE_CHECKING:
+    import networkx
+
+Placement = Literal["one_socket", "interleaved"]
+Direction = Literal["down", "up"]
+
+# Routes are compared by the time of a transfer of this size: large enough that bandwidth counts beside latency.
+_ROUTE_BYTES: Final = 1 << 20
 
 
 def _positive(owner: str, **values: float) -> None:
@@ -19,13 +31,20 @@ def _positive(owner: str, **values: float) -> None:
             raise ValueError(f"machine: {owner}.{name} must be > 0 and finite, got {value}")
 
 
+def _not_negative(owner: str, **values: float) -> None:
+    for name, value in values.items():
+        if not 0.0 <= value < math.inf:
+            raise ValueError(f"machine: {owner}.{name} must be >= 0 and finite, got {value}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Socket:
     """One CPU socket with its own DRAM. Rates of a core are of one thread; `dram_*` are of the whole socket.
 
     `half_batch`: batch at which a core reaches half of its peak FLOP/s (efficiency B / (B + half_batch)).
-    `core_bandwidth_bytes_per_s`: what one thread alone can draw. `step_overhead_s`: fixed cost of one step on a
-    lane (calls, not arithmetic).
+    `core_bandwidth_bytes_per_s`: what one thread alone can draw from DRAM, `core_l3_bandwidth_bytes_per_s` from the
+    L3 cache (0: not known, then L3 counts as DRAM). `step_overhead_s`: fixed cost of one step on a lane (calls, not
+    arithmetic).
     """
 
     name: str
@@ -39,6 +58,7 @@ class Socket:
     dram_bytes: int
     l2_bytes: int
     l3_bytes: int
+    core_l3_bandwidth_bytes_per_s: float = 0.0
     step_overhead_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -52,6 +72,14 @@ class Socket:
             dram_bandwidth_bytes_per_s=self.dram_bandwidth_bytes_per_s,
             dram_bytes=self.dram_bytes,
         )
+        _not_negative(
+            f"socket {self.name}",
+            half_batch=self.half_batch,
+            l2_bytes=self.l2_bytes,
+            l3_bytes=self.l3_bytes,
+            core_l3_bandwidth_bytes_per_s=self.core_l3_bandwidth_bytes_per_s,
+            step_overhead_s=self.step_overhead_s,
+        )
 
     @property
     def logical_cpus(self) -> int:
@@ -64,7 +92,8 @@ class Accelerator:
     """One accelerator. `device` is the torch device that stands behind it on a real machine ("cpu": a stand-in).
 
     `launch_s`: cost of one kernel launch with its synchronisation. `kernels_per_layer`: launches of one step for
-    each layer. `half_batch` as for a socket. `copy_engines`: transfers that may be under way at once.
+    each layer. `half_batch` as for a socket. `copy_engines`: transfers that may be under way at once, one in each
+    direction at most.
     """
 
     name: str
@@ -87,13 +116,28 @@ class Accelerator:
             memory_bandwidth_bytes_per_s=self.memory_bandwidth_bytes_per_s,
             memory_bytes=self.memory_bytes,
         )
+        _not_negative(
+            f"accelerator {self.name}",
+            half_batch=self.half_batch,
+            l2_bytes=self.l2_bytes,
+            launch_s=self.launch_s,
+            kernels_per_layer=self.kernels_per_layer,
+        )
+        if self.copy_engines < 1:
+            raise ValueError(f"machine: accelerator {self.name}.copy_engines must be >= 1, got {self.copy_engines}")
+
+    @property
+    def stand_in(self) -> bool:
+        """Whether a core of the host stands in for an accelerator: it shares DRAM and copies with its own core."""
+        return self.device == "cpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """A link between two nodes (socket or accelerator names), with a rate for each direction.
 
-    Transfers at the same time in one direction share its rate; each also draws on the DRAM of its socket.
+    `down` is from the first end to the second. Transfers at the same time in one direction share its rate; each
+    also draws on the DRAM of its socket.
     """
 
     name: str
@@ -108,6 +152,11 @@ class Link:
             pinned_bytes_per_s=self.pinned_bytes_per_s,
             pageable_bytes_per_s=self.pageable_bytes_per_s,
         )
+        _not_negative(f"link {self.name}", latency_s=self.latency_s)
+
+    def bytes_per_s(self, pinned: bool) -> float:
+        """The rate of one direction for transfers from pinned or pageable host memory."""
+        return self.pinned_bytes_per_s if pinned else self.pageable_bytes_per_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,14 +166,18 @@ class Noise:
     cpu_sigma: float = 0.0
     accelerator_sigma: float = 0.0
 
+    def __post_init__(self) -> None:
+        _not_negative("noise", cpu_sigma=self.cpu_sigma, accelerator_sigma=self.accelerator_sigma)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """A machine. `cpu_lanes`: lanes of the CPU team unless the run says otherwise (0: no team).
 
     `message_s`: one-way latency between coordinator and worker; `decision_s`: processor time of one decision.
-    `pinned`: whether transfers use pinned memory. `sources`: where each value comes from, `assumed`: the
-    values that no source gives.
+    `pinned`: whether transfers use pinned memory. `weights_on`: where the global model lies, in the DRAM of the
+    first socket (what first touch by one thread does) or interleaved over all. `sources`: where each value comes
+    from, `assumed`: the values that no source gives.
     """
 
     name: str
@@ -136,6 +189,7 @@ class Machine:
     message_s: float
     decision_s: float
     pinned: bool = True
+    weights_on: Placement = "one_socket"
     noise: Noise = field(default_factory=Noise)
     sources: tuple[tuple[str, str], ...] = ()
     assumed: tuple[str, ...] = ()
@@ -154,6 +208,11 @@ class Machine:
                 f"machine {self.name}: cpu_lanes must be in 0..{self.logical_cpus} (its logical CPUs), "
                 f"got {self.cpu_lanes}"
             )
+        if self.weights_on not in ("one_socket", "interleaved"):
+            raise ValueError(
+                f"machine {self.name}: weights_on must be one_socket or interleaved, got {self.weights_on!r}"
+            )
+        _not_negative(self.name, message_s=self.message_s, decision_s=self.decision_s)
 
     @property
     def logical_cpus(self) -> int:
@@ -175,3 +234,65 @@ class Machine:
         if missing:
             raise ValueError(f"machine {self.name} has no worker of kind {', '.join(sorted(missing))}")
         return tuple(members)
+
+    def graph(self) -> networkx.DiGraph[str]:
+        """Processors, memories and links as a graph; read-only.
+
+        Nodes are sockets and accelerators (`kind`, `flops_float32`, `flops_float64`) and their memories, `NAME:dram`
+        and `NAME:memory` (`kind` memory, `bytes`). Edges carry `name`, `direction`, `latency_s` and `bytes_per_s`.
+        """
+        return _graph(self)
+
+    def route(self, source: str, target: str) -> tuple[tuple[Link, Direction], ...]:
+        """The links of the fastest way between two sockets or accelerators, each with its direction.
+
+        Raises ValueError when no link joins them.
+        """
+        return _route(self, source, target)
+
+
+@lru_cache(maxsize=64)
+def _graph(machine: Machine) -> networkx.DiGraph[str]:
+    import networkx  # loaded here: a run without accelerators needs no graph
+
+    graph: networkx.DiGraph[str] = networkx.DiGraph()
+
+    def join(one: str, other: str, name: str, direction: Direction, latency_s: float, rate: float) -> None:
+        seconds = latency_s + _ROUTE_BYTES / rate
+        graph.add_edge(
+            one, other, name=name, direction=direction, latency_s=latency_s, bytes_per_s=rate, seconds=seconds
+        )
+
+    memories = []
+    for socket in machine.sockets:
+        flops = {"flops_float32": socket.cores * socket.core_flops_float32}
+        flops["flops_float64"] = socket.cores * socket.core_flops_float64
+        graph.add_node(socket.name, kind="cpu", **flops)
+        memories.append((socket.name, "dram", socket.dram_bytes, socket.dram_bandwidth_bytes_per_s))
+    for acc in machine.accelerators:
+        graph.add_node(acc.name, kind="accelerator", flops_float32=acc.flops_float32, flops_float64=acc.flops_float64)
+        memories.append((acc.name, "memory", acc.memory_bytes, acc.memory_bandwidth_bytes_per_s))
+    for owner, tier, size_bytes, rate in memories:
+        node = f"{owner}:{tier}"
+        graph.add_node(node, kind="memory", bytes=size_bytes)
+        join(node, owner, node, "down", 0.0, rate)
+        join(owner, node, node, "up", 0.0, rate)
+    for link in machine.links:
+        rate = link.bytes_per_s(machine.pinned)
+        join(link.ends[0], link.ends[1], link.name, "down", link.latency_s, rate)
+        join(link.ends[1], link.ends[0], link.name, "up", link.latency_s, rate)
+    return networkx.freeze(graph)
+
+
+@lru_cache(maxsize=1024)
+def _route(machine: Machine, source: str, target: str) -> tuple[tuple[Link, Direction], ...]:
+    import networkx
+
+    graph = _graph(machine)
+    try:
+        nodes = networkx.shortest_path(graph, source, target, weight="seconds")
+    except (networkx.NetworkXNoPath, networkx.NodeNotFound) as error:
+        raise ValueError(f"machine {machine.name}: no link joins {source} and {target}; add one to `links`") from error
+    links = {link.name: link for link in machine.links}
+    edges = [graph.edges[one, other] for one, other in pairwise(nodes)]
+    return tuple((links[edge["name"]], edge["direction"]) for edge in edges)
