@@ -110,6 +110,11 @@ class Table:
         if len(rows) >= _CHUNK_ROWS:
             self._pack()
 
+    def extend(self, rows: Array) -> None:
+        """Append the rows of a structured array with the columns of this table: those of a stored trace."""
+        self._pack()
+        self._chunks.append(rows.astype(self._dtype, copy=True))
+
     def _pack(self) -> None:
         if self._rows:
             self._chunks.append(np.array(self._rows, dtype=self._dtype))

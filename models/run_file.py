@@ -1,0 +1,91 @@
+"""Run settings from text: `run.KEY=V` of the command line and the `[run]` tables of files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from hetsgd.models.edge import problems
+from hetsgd.models.policy import LaneMode
+from hetsgd.models.run import Evaluation, Order, RunSettings, StopRule, TraceLevel
+
+
+class RunError(ValueError):
+    """A run setting breaks a rule; the message names origin, field, rule and value."""
+
+
+def _none(value: object) -> object:
+    return None if isinstance(value, str) and value.strip().lower() in ("none", "") else value
+
+
+_Seconds = Annotated[float | None, BeforeValidator(_none)]
+_Count = Annotated[int | None, BeforeValidator(_none)]
+
+
+class _RunTable(BaseModel):
+    """Keys of `run`: those of RunSettings and of its stop rule. Ranges are checked by these values themselves."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    seed: int = 0
+    learning_rate: float = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    order: Order = "shuffled"
+    lanes: LaneMode = "barrier"
+    lookahead: int = 0
+    evaluation: Evaluation = "blocking"
+    evaluate_every_s: _Seconds = None
+    trace: TraceLevel = "full"
+    seconds: _Seconds = None
+    epochs: _Count = None
+    updates: _Count = None
+    target_loss: _Seconds = None
+
+
+RUN_KEYS: tuple[str, ...] = tuple(_RunTable.model_fields)
+_STOP_KEYS = tuple(field.name for field in fields(StopRule))
+
+
+def run_table(values: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
+    """The values of a `[run]` table or of `run.KEY=V`, each in its type: only the keys that were given.
+
+    Raises RunError for unknown keys and values of a wrong type.
+    """
+    try:
+        table = _RunTable.model_validate(dict(values))
+    except ValidationError as error:
+        message = problems(error, origin=origin, prefix="run.", given=values, known=RUN_KEYS)
+        raise RunError(message) from error
+    return table.model_dump(exclude_unset=True)
+
+
+def run_settings(
+    overrides: Mapping[str, Any],
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    stop: StopRule | None = None,
+    origin: str = "--set",
+) -> RunSettings:
+    """Run settings from `run.KEY=V` values (text or typed) over defaults (such as a workload's own).
+
+    `none` empties a key that may be empty (`evaluate_every_s`). The stop keys `seconds`, `epochs`, `updates` and
+    `target_loss` are added to `stop` or replace its fields; where overrides or `stop` name a stop, that of the
+    defaults is left out.
+
+    Raises RunError for an unknown key, naming the nearest one, and for a value outside its range.
+    """
+    given = run_table(overrides, origin=origin)
+    base = run_table(defaults or {}, origin="defaults")
+    rule = {} if stop is None else {key: getattr(stop, key) for key in _STOP_KEYS}
+    if stop is not None or any(key in given for key in _STOP_KEYS):
+        base = {key: value for key, value in base.items() if key not in _STOP_KEYS}
+    merged = {**base, **{key: value for key, value in rule.items() if value is not None}, **given}
+    stop_values = {key: merged.pop(key) for key in _STOP_KEYS if key in merged}
+    try:
+        return RunSettings(stop=StopRule(**stop_values), **merged)
+    except ValueError as error:
+        raise RunError(f"{origin}: {error}") from error

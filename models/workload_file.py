@@ -1,0 +1,278 @@
+"""Workloads from files: built-in TOML files, one's own, or an object of a Python module.
+
+A workload file describes a network, its data and (optionally) the shape of the data, so that a run that needs no
+data need not load them. Classes, labels and, where data are loaded, the shape come from the data.
+"""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from hetsgd.models.data.preparation import Scaling
+from hetsgd.models.edge import nearest, problems
+from hetsgd.models.run_file import RunError, run_table
+from hetsgd.models.workload import Activation, Initial, LossName, Precision, Workload
+from hetsgd.models.workload_names import WORKLOAD_FOLDER, workload_names
+
+if TYPE_CHECKING:
+    from hetsgd.models.data.dataset import Dataset
+
+_SHAPE: Final = ("rows", "test_rows", "features", "outputs", "density")
+_DATA: Final = ("dataset", "label", "multilabel", "test_fraction")
+
+
+class WorkloadError(ValueError):
+    """A workload's file, its overrides or its data break a rule; the message names file, field, rule and value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedWorkload:
+    """A workload, the defaults it gives to `run` settings, and the way to its data.
+
+    `data()` loads the data once and keeps it; WorkloadError where the workload has none or they cannot be read.
+    """
+
+    workload: Workload
+    data: Callable[[], Dataset]
+    run: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _widths(value: object) -> object:
+    """Widths from `512x6`, `512,256`, `64` or `none` (no hidden layer)."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [value]
+    if not isinstance(value, str):
+        return value
+    text = value.strip().lower()
+    if text in ("", "none"):
+        return []
+    widths: list[int] = []
+    for part in text.split(","):
+        width, _, times = part.strip().partition("x")
+        if not width.isdigit() or not (times.isdigit() or part.strip() == width):
+            raise ValueError("must be widths such as 512x6 or 512,256")
+        widths += [int(width)] * (int(times) if times else 1)
+    return widths
+
+
+def _labels(value: object) -> object:
+    """Label columns from a name or `a,b,c`."""
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) and "," in value else value
+
+
+class _WorkloadTable(BaseModel):
+    """The keys of a workload file but `[run]`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str | None = None
+    description: str = ""
+    source: str = ""
+    dataset: str | None = None
+    label: Annotated[str | list[str] | None, BeforeValidator(_labels)] = None
+    multilabel: bool | None = None
+    test_fraction: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
+    split_seed: Annotated[int, Field(ge=0)] = 0
+    scaling: Scaling = "unit"
+    hidden: Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_widths)]
+    activation: Activation = "sigmoid"
+    bias: bool = True
+    loss: LossName | None = None
+    precision: Precision = "float32"
+    initial: Initial = "scaled"
+    initial_scale: Annotated[float, Field(gt=0.0)] = 1.0
+    rows: Annotated[int, Field(ge=1)] | None = None
+    test_rows: Annotated[int, Field(ge=0)] | None = None
+    features: Annotated[int, Field(ge=1)] | None = None
+    outputs: Annotated[int, Field(ge=1)] | None = None
+    density: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+
+
+WORKLOAD_KEYS: Final = tuple(_WorkloadTable.model_fields)
+
+
+def load_workload(
+    name_or_path: str | Path, overrides: Mapping[str, Any] | None = None, *, data: bool = True
+) -> LoadedWorkload:
+    """A built-in workload, a TOML file or `package.module:object`, with `workload.KEY=V` overrides (text or typed).
+
+    `data` says whether the run needs the data: then they are loaded and their shape counts. Without, the shape is
+    the file's where it gives rows, features and outputs; else the data are loaded for it. An override of what the
+    rows are taken from (data set, label, test fraction) makes the file's shape void. The object of a module is a
+    Workload, a LoadedWorkload or a function without parameters that returns one.
+
+    Raises WorkloadError, which names file, field, rule and value.
+    """
+    given = dict(overrides or {})
+    text = str(name_or_path)
+    if ":" in text and not text.endswith(".toml") and not Path(text).exists():
+        return _from_module(text, given)
+    path, name = _find(name_or_path)
+    content = _read(path)
+    run = _run_defaults(content, str(path))
+    table = _table(content, given, path)
+    folder = Path.cwd() if "dataset" in given else path.parent
+    if data and (fixed := [key for key in _SHAPE if key in given]):
+        raise WorkloadError(
+            f"--set: workload.{fixed[0]}: comes from the data in this run, got {given[fixed[0]]!r}; leave it out, "
+            "or use a learner that needs no data"
+        )
+    if not data and any(key in given for key in _DATA):
+        table = table.model_copy(update={key: None for key in _SHAPE if key not in given})
+
+    @lru_cache(maxsize=1)
+    def load() -> Dataset:
+        return _dataset(table, folder, path)
+
+    known = table.rows is not None and table.features is not None and table.outputs is not None
+    shaped = _from_data(table, load(), path) if data or not known else _from_shape(table)
+    return LoadedWorkload(workload=_build(table, table.name or name, shaped, path), data=load, run=run)
+
+
+def _find(name_or_path: str | Path) -> tuple[Path, str]:
+    """Where a workload's file lies, and the name it goes by."""
+    text = str(name_or_path)
+    if text in workload_names():
+        return WORKLOAD_FOLDER / f"{text}.toml", text
+    path = Path(name_or_path).expanduser()
+    if path.suffix == ".toml" or path.is_file():
+        return path, path.stem
+    raise WorkloadError(
+        f"workload {text!r}: neither a built-in workload nor a .toml file nor package.module:object, "
+        f"{nearest(text, workload_names())}"
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise WorkloadError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise WorkloadError(f"{path}: must be TOML: {error}") from error
+
+
+def _run_defaults(content: dict[str, Any], origin: str) -> dict[str, Any]:
+    values = content.pop("run", {})
+    if not isinstance(values, dict):
+        raise WorkloadError(f"{origin}: run: must be a table, got {values!r}")
+    try:
+        return run_table(values, origin=origin)
+    except RunError as error:
+        raise WorkloadError(str(error)) from error
+
+
+def _table(content: dict[str, Any], overrides: dict[str, Any], path: Path) -> _WorkloadTable:
+    """The file's keys with the overrides over them; each is told of by where it comes from."""
+    try:
+        table = _WorkloadTable.model_validate(content)
+    except ValidationError as error:
+        raise WorkloadError(problems(error, origin=str(path), given=content, known=WORKLOAD_KEYS)) from error
+    if not overrides:
+        return table
+    try:
+        return _WorkloadTable.model_validate({**content, **overrides})
+    except ValidationError as error:
+        message = problems(error, origin="--set", prefix="workload.", given=overrides, known=WORKLOAD_KEYS)
+        raise WorkloadError(message) from error
+
+
+def _dataset(table: _WorkloadTable, folder: Path, path: Path) -> Dataset:
+    """Load the data of a workload."""
+    from hetsgd.models.data.catalogue import load
+    from hetsgd.models.data.dataset import DataError
+    from hetsgd.models.data.names import DESCRIPTIONS
+
+    if table.dataset is None:
+        raise WorkloadError(f"{path}: dataset: must be given for a run that needs data (a known data set or a file)")
+    known = table.dataset in DESCRIPTIONS
+    try:
+        return load(
+            table.dataset if known else folder / Path(table.dataset).expanduser(),
+            label=table.label,
+            multilabel=table.multilabel,
+            test_fraction=table.test_fraction,
+            scaling=table.scaling,
+            seed=table.split_seed,
+            dtype=table.precision,
+        )
+    except DataError as error:
+        raise WorkloadError(f"{path}: dataset: {error}") from error
+
+
+def _from_data(table: _WorkloadTable, data: Dataset, path: Path) -> dict[str, Any]:
+    """Shape, loss and origin as the loaded data have them."""
+    loss: LossName = "sigmoid" if data.multilabel else "softmax"
+    if table.loss not in (None, loss):
+        kind = "several labels a row" if data.multilabel else "one class a row"
+        raise WorkloadError(f"{path}: loss: must be {loss} for data with {kind}, got {table.loss!r}")
+    return {
+        "rows": data.rows,
+        "test_rows": data.test_rows,
+        "features": data.features,
+        "outputs": data.outputs,
+        "density": max(data.density, 1.0 / data.features),
+        "loss": loss,
+        "source": "; ".join(part for part in (table.source, f"data: {data.source}") if part),
+    }
+
+
+def _from_shape(table: _WorkloadTable) -> dict[str, Any]:
+    """Shape and loss as the file gives them."""
+    return {
+        "rows": table.rows,
+        "test_rows": table.test_rows or 0,
+        "features": table.features,
+        "outputs": table.outputs,
+        "density": 1.0 if table.density is None else table.density,
+        "loss": table.loss or ("sigmoid" if table.multilabel else "softmax"),
+        "source": "; ".join(part for part in (table.source, "data not loaded, the shape is given") if part),
+    }
+
+
+def _build(table: _WorkloadTable, name: str, shaped: Mapping[str, Any], path: Path) -> Workload:
+    try:
+        return Workload(
+            name=name,
+            dataset=table.dataset or "none",
+            description=table.description,
+            hidden=table.hidden,
+            activation=table.activation,
+            bias=table.bias,
+            precision=table.precision,
+            initial=table.initial,
+            initial_scale=table.initial_scale,
+            **shaped,
+        )
+    except ValueError as error:
+        raise WorkloadError(f"{path}: {error}") from error
+
+
+def _from_module(text: str, overrides: dict[str, Any]) -> LoadedWorkload:
+    """The workload object `package.module:object`."""
+    if overrides:
+        keys = ", ".join(f"workload.{key}" for key in overrides)
+        raise WorkloadError(f"--set: {keys}: a workload object is taken as it is; change it in {text}")
+    module_name, _, attribute = text.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise WorkloadError(f"workload {text!r}: cannot be imported: {error}") from error
+    value = found() if callable(found) and not isinstance(found, type) else found
+    if isinstance(value, LoadedWorkload):
+        return value
+    if not isinstance(value, Workload):
+        raise WorkloadError(f"workload {text!r}: must be a Workload or LoadedWorkload, got {type(value).__name__}")
+
+    def load() -> Dataset:
+        raise WorkloadError(f"workload {text!r}: has no data; make it a LoadedWorkload")
+
+    return LoadedWorkload(workload=value, data=load)

@@ -1,0 +1,27 @@
+"""Names of the built-in workloads; imports nothing heavy, so that listing stays instant."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Final
+
+WORKLOAD_FOLDER: Final = Path(__file__).with_name("workloads")
+
+
+def workload_names() -> tuple[str, ...]:
+    """The built-in workloads, in the order of their names.
+
+    >>> "quickstart" in workload_names()
+    True
+    """
+    return tuple(sorted(path.stem for path in WORKLOAD_FOLDER.glob("*.toml")))
+
+
+def describe_workloads() -> list[tuple[str, str]]:
+    """The built-in workloads as (name, description)."""
+    return [(name, _description(WORKLOAD_FOLDER / f"{name}.toml")) for name in workload_names()]
+
+
+def _description(path: Path) -> str:
+    return str(tomllib.loads(path.read_text(encoding="utf-8"))["description"])
