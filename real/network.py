@@ -1,0 +1,297 @@
+"""The built-in fully connected networks on one flat parameter vector, without autograd.
+
+A step on a small network costs about as much in calls as in arithmetic: buffers are allocated once, views are
+cached, and the update of a layer is written straight into the parameters.
+
+Shapes: B rows of a batch, F features, I inputs and O outputs of a layer (F and the classes at the ends), P parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from hetsgd.models.workload import Activation, Workload
+from hetsgd.real.workspace import Layers, RowViews, Workspace, layer_views
+
+_CACHED_VECTORS = 32
+_CHUNK_ELEMENTS = {"cpu": 1 << 18}
+_CHUNK_ELEMENTS_ACCELERATOR = 1 << 24
+
+_ACTIVATE: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "sigmoid": Tensor.sigmoid_,
+    "tanh": Tensor.tanh_,
+    "relu": Tensor.relu_,
+}
+
+
+def _through_sigmoid(delta_BI: Tensor, hidden_BI: Tensor) -> None:
+    torch.ops.aten.sigmoid_backward.grad_input(delta_BI, hidden_BI, grad_input=delta_BI)
+
+
+def _through_tanh(delta_BI: Tensor, hidden_BI: Tensor) -> None:
+    torch.ops.aten.tanh_backward.grad_input(delta_BI, hidden_BI, grad_input=delta_BI)
+
+
+def _through_relu(delta_BI: Tensor, hidden_BI: Tensor) -> None:
+    torch.ops.aten.threshold_backward.grad_input(delta_BI, hidden_BI, 0.0, grad_input=delta_BI)
+
+
+_THROUGH: dict[Activation, Callable[[Tensor, Tensor], None]] = {
+    "sigmoid": _through_sigmoid,
+    "tanh": _through_tanh,
+    "relu": _through_relu,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossSum:
+    """Loss summed over `rows`, and what the score needs.
+
+    `hits`: labels predicted and true, `false_alarms`: predicted only, `misses`: true only. With one label per
+    row a wrong row is one of each, so that micro-averaged F1 is the accuracy.
+    """
+
+    loss: float
+    rows: int
+    hits: int
+    false_alarms: int
+    misses: int
+
+    @property
+    def mean(self) -> float:
+        """Mean loss per row; nan without rows."""
+        return self.loss / self.rows if self.rows else float("nan")
+
+    @property
+    def score(self) -> float:
+        """Accuracy (one label per row) or micro-averaged F1, 2 hits / (2 hits + false alarms + misses).
+
+        >>> LossSum(loss=1.0, rows=4, hits=3, false_alarms=1, misses=1).score
+        0.75
+        """
+        total = 2 * self.hits + self.false_alarms + self.misses
+        return 2 * self.hits / total if total else float("nan")
+
+
+class Network:
+    """Gradients, steps and losses of a workload's network; parameters are a flat vector w_P that the caller owns.
+
+    `x` is (B, F) at the workload's precision; `y` is (B,) int64 class indices (softmax loss) or (B, O) labels 0/1
+    at the workload's precision (sigmoid loss); everything lies on `device`. B is at most `max_batch`, except for
+    `loss`. Gradients are means over the rows. One object serves one thread.
+
+    Raises ValueError when a batch is larger than `max_batch` or a vector has not P parameters.
+    """
+
+    def __init__(self, workload: Workload, *, device: str | torch.device = "cpu", max_batch: int = 1) -> None:
+        if max_batch < 1:
+            raise ValueError(f"network: max_batch must be >= 1, got {max_batch}")
+        self.workload = workload
+        self.device = torch.device(device)
+        self.dtype: torch.dtype = getattr(torch, workload.precision)
+        self.max_batch = max_batch
+        self.parameters = workload.parameters
+        widths = sum(layer.inputs + layer.outputs for layer in workload.layers)
+        self.factor_rows = max(1, 2 * workload.parameters // widths)
+        """Up to this many rows a step goes straight into the parameters as a low-rank update."""
+        self._activate = _ACTIVATE[workload.activation]
+        self._through = _THROUGH[workload.activation]
+        self._softmax = workload.loss == "softmax"
+        self._layers: dict[int, tuple[Tensor, Layers]] = {}
+        self._workspace: Workspace | None = None
+        self._gradient: Tensor | None = None
+        self._loss_buffers: tuple[Tensor, Tensor] | None = None
+        budget = _CHUNK_ELEMENTS.get(self.device.type, _CHUNK_ELEMENTS_ACCELERATOR)
+        self.loss_rows = max(64, budget // max(workload.widths))
+        """Rows of one piece of a loss computation."""
+
+    # -- training -------------------------------------------------------------------------------------------------
+
+    def gradient(self, w_P: Tensor, x_BF: Tensor, y: Tensor, out_P: Tensor) -> None:
+        """Write the mean gradient of the batch into `out_P`."""
+        rows = x_BF.shape[0]
+        views = self._views(rows)
+        layers = self.layers(w_P)
+        self._forward(layers, x_BF, views)
+        self._last_delta(y, views)
+        self._backward(layers, x_BF, views, self.layers(out_P), 1.0 / rows, 0.0)
+
+    def step(self, w_P: Tensor, x_BF: Tensor, y: Tensor, rate: float, decay: float = 0.0) -> None:
+        """One step in place: w = (1 - rate decay) w - rate gradient(w).
+
+        The gradient is that of w as it was, unless others write w meanwhile: each layer is written right after
+        the delta below it has been read from it. Up to `factor_rows` rows no gradient is ever stored.
+        """
+        rows = x_BF.shape[0]
+        beta = 1.0 - rate * decay
+        if rows > self.factor_rows:
+            if self._gradient is None:
+                self._gradient = self.vector()
+            self.gradient(w_P, x_BF, y, self._gradient)
+            subtract(w_P, self._gradient, rate, beta)
+            return
+        views = self._views(rows)
+        layers = self.layers(w_P)
+        self._forward(layers, x_BF, views)
+        self._last_delta(y, views)
+        self._backward(layers, x_BF, views, layers, -rate / rows, beta)
+
+    def factors(self, w_P: Tensor, y: Tensor, workspace: Workspace, rows: int) -> None:
+        """Forward and backward pass of the first `rows` rows of `workspace.x_BF`, without forming a gradient.
+
+        Afterwards `accumulate` adds the gradient of any of these rows to a vector.
+        """
+        views = workspace.views(0, rows)
+        layers = self.layers(w_P)
+        x_BF = views.x_BF
+        self._forward(layers, x_BF, views)
+        self._last_delta(y, views)
+        self._backward(layers, x_BF, views, None, 0.0, 1.0)
+
+    def accumulate(
+        self, target_P: Tensor, workspace: Workspace, first: int, stop: int, alpha: float, beta: float
+    ) -> None:
+        """target = beta target + alpha (sum of the gradients of rows [first, stop) of a filled workspace)."""
+        views = workspace.views(first, stop)
+        inputs_t = (views.x_FB, *views.outputs_t)
+        for (weights_IO, _, bias_O), input_IB, delta_BO, delta_OB in zip(
+            self.layers(target_P), inputs_t, views.deltas, views.deltas_t, strict=False
+        ):
+            weights_IO.addmm_(input_IB, delta_BO, beta=beta, alpha=alpha)
+            if bias_O is not None:
+                bias_O.addmv_(delta_OB, views.ones_B, beta=beta, alpha=alpha)
+
+    # -- vectors and buffers --------------------------------------------------------------------------------------
+
+    def vector(self) -> Tensor:
+        """A new vector (P,) of zeros on the device."""
+        return torch.zeros(self.parameters, dtype=self.dtype, device=self.device)
+
+    def workspace(self, rows: int) -> Workspace:
+        """A new workspace for up to `rows` rows with a buffer for the rows themselves."""
+        return Workspace(self.workload, rows, self.dtype, self.device, own_rows=True)
+
+    def layers(self, w_P: Tensor) -> Layers:
+        """Views of a flat vector: per layer its weights (I, O), their transpose and its bias (O,) or None."""
+        known = self._layers.get(id(w_P))
+        if known is not None and known[0] is w_P:
+            return known[1]
+        if w_P.shape != (self.parameters,):
+            raise ValueError(f"network: parameters must have shape ({self.parameters},), got {tuple(w_P.shape)}")
+        if len(self._layers) >= _CACHED_VECTORS:
+            del self._layers[next(iter(self._layers))]
+        layers = layer_views(self.workload, w_P)
+        self._layers[id(w_P)] = (w_P, layers)
+        return layers
+
+    def _views(self, rows: int) -> RowViews:
+        if self._workspace is None:
+            self._workspace = Workspace(self.workload, self.max_batch, self.dtype, self.device, own_rows=False)
+        return self._workspace.views(0, rows)
+
+    # -- passes ---------------------------------------------------------------------------------------------------
+
+    def _forward(self, layers: Layers, x_BF: Tensor, views: RowViews) -> None:
+        activate, last = self._activate, len(layers) - 1
+        input_BI = x_BF
+        for k, (weights_IO, _, bias_O) in enumerate(layers):
+            output_BO = views.outputs[k]
+            if bias_O is None:
+                torch.mm(input_BI, weights_IO, out=output_BO)
+            else:
+                torch.addmm(bias_O, input_BI, weights_IO, out=output_BO)
+            if k < last:
+                activate(output_BO)
+            input_BI = output_BO
+
+    def _last_delta(self, y: Tensor, views: RowViews) -> None:
+        """Derivative of each row's loss by its logits: p - target, for both losses."""
+        delta_BO = views.deltas[-1]
+        if self._softmax:
+            torch.softmax(views.outputs[-1], 1, out=delta_BO)
+            delta_BO.scatter_add_(1, y.unsqueeze(1), views.minus_ones_B1)
+        else:
+            torch.sigmoid(views.outputs[-1], out=delta_BO)
+            delta_BO.sub_(y)
+
+    def _backward(
+        self, layers: Layers, x_BF: Tensor, views: RowViews, target: Layers | None, alpha: float, beta: float
+    ) -> None:
+        """Deltas of all layers; target = beta target + alpha (sum of the gradients of the rows), layer by layer."""
+        deltas, through = views.deltas, self._through
+        for k in range(len(layers) - 1, -1, -1):
+            delta_BO = deltas[k]
+            if k:
+                torch.mm(delta_BO, layers[k][1], out=deltas[k - 1])
+                through(deltas[k - 1], views.outputs[k - 1])
+            if target is None:
+                continue
+            weights_IO, _, bias_O = target[k]
+            input_IB = views.outputs_t[k - 1] if k else x_BF.t()
+            weights_IO.addmm_(input_IB, delta_BO, beta=beta, alpha=alpha)
+            if bias_O is not None:
+                bias_O.addmv_(views.deltas_t[k], views.ones_B, beta=beta, alpha=alpha)
+
+    # -- losses ---------------------------------------------------------------------------------------------------
+
+    def loss(self, w_P: Tensor, x_BF: Tensor, y: Tensor) -> LossSum:
+        """Loss and score counts of any number of rows, computed in pieces without copying them.
+
+        Never raises or warns for a model that is not finite: its loss is inf or nan.
+        """
+        layers, rows = self.layers(w_P), x_BF.shape[0]
+        losses, counts = [], []
+        for low in range(0, rows, self.loss_rows):
+            high = min(low + self.loss_rows, rows)
+            loss, *count = self._loss_of(layers, x_BF[low:high], y[low:high])
+            losses.append(loss)
+            counts.append(torch.stack(count))
+        if not rows:
+            return LossSum(loss=0.0, rows=0, hits=0, false_alarms=0, misses=0)
+        total = torch.stack(losses).cpu().double().sum().item()
+        hits, predicted, true = torch.stack(counts).sum(0).tolist()
+        return LossSum(loss=total, rows=rows, hits=hits, false_alarms=predicted - hits, misses=true - hits)
+
+    def _loss_of(self, layers: Layers, x_BF: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Loss of some rows, labels predicted and true, labels predicted, true labels."""
+        logits_BO = self._logits(layers, x_BF)
+        if self._softmax:
+            loss_B = functional.cross_entropy(logits_BO, y, reduction="none")
+            rows = torch.tensor(y.shape[0], device=self.device)
+            return loss_B.sum(), (logits_BO.argmax(1) == y).sum(), rows, rows
+        loss_BO = functional.binary_cross_entropy_with_logits(logits_BO, y, reduction="none")
+        predicted_BO, true_BO = logits_BO > 0.0, y > 0.5
+        return loss_BO.sum(), (predicted_BO & true_BO).sum(), predicted_BO.sum(), true_BO.sum()
+
+    def _logits(self, layers: Layers, x_BF: Tensor) -> Tensor:
+        """The forward pass alone, through two buffers in turn."""
+        if self._loss_buffers is None:
+            size = self.loss_rows * max(self.workload.widths[1:])
+            self._loss_buffers = (
+                torch.empty(size, dtype=self.dtype, device=self.device),
+                torch.empty(size, dtype=self.dtype, device=self.device),
+            )
+        rows, last, value_BI = x_BF.shape[0], len(layers) - 1, x_BF
+        for k, (weights_IO, _, bias_O) in enumerate(layers):
+            width = weights_IO.shape[1]
+            output_BO = self._loss_buffers[k % 2][: rows * width].view(rows, width)
+            if bias_O is None:
+                torch.mm(value_BI, weights_IO, out=output_BO)
+            else:
+                torch.addmm(bias_O, value_BI, weights_IO, out=output_BO)
+            if k < last:
+                self._activate(output_BO)
+            value_BI = output_BO
+        return value_BI
+
+
+def subtract(w_P: Tensor, gradient_P: Tensor, rate: float, beta: float = 1.0) -> None:
+    """w = beta w - rate gradient, in place."""
+    if beta != 1.0:
+        w_P.mul_(beta)
+    w_P.add_(gradient_P, alpha=-rate)
