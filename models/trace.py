@@ -115,6 +115,17 @@ class Table:
         self._pack()
         self._chunks.append(rows.astype(self._dtype, copy=True))
 
+    def extend(self, rows: Array) -> None:
+        """Append many rows at once: a structured array with the columns of the schema."""
+        if self._enabled and len(rows):
+            self._pack()
+            self._chunks.append(rows.astype(self._dtype))
+
+    def sort(self, column: str) -> None:
+        """Put the rows into the order of a column; rows that are equal there stay as they are."""
+        rows = self.array()
+        self._chunks = [rows[np.argsort(rows[column], kind="stable")]]
+
     def _pack(self) -> None:
         if self._rows:
             self._chunks.append(np.array(self._rows, dtype=self._dtype))
