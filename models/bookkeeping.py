@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from hetsgd.models.policy import (
+    EVENTS,
     READS,
     RULES,
     WRITES,
     Assign,
     Evaluate,
+    Event,
     Fault,
     Fleet,
     Loss,
@@ -21,14 +23,24 @@ from hetsgd.models.policy import (
     Stop,
     Wait,
 )
-from hetsgd.models.trace import ANSWERS, CALLS, FATES, Fate, Trace
+from hetsgd.models.trace import ANSWERS, CALLS, FATES, Call, Fate, Trace
 
 _READ = {name: code for code, name in enumerate(READS)}
 _WRITE = {name: code for code, name in enumerate(WRITES)}
 _RULE = {name: code for code, name in enumerate(RULES)}
 _FATE = {name: code for code, name in enumerate(FATES)}
 _CALL = {name: code for code, name in enumerate(CALLS)}
+_EVENT = {name: 1 << code for code, name in enumerate(EVENTS)}
 _NONE, _ASSIGN, _EVALUATE, _WAIT, _STOP, _MERGE = range(len(ANSWERS))
+
+
+def event_mask(events: Iterable[Event]) -> int:
+    """Events as the bits that the column `events` of `calls` holds, by their order in policy.EVENTS.
+
+    >>> event_mask(("finished", "evaluated"))
+    5
+    """
+    return sum(_EVENT[event] for event in events)
 
 
 class Books:
@@ -44,25 +56,26 @@ class Books:
         trace.workers.update(self._kinds)
 
     def call(
-        self, call: str, now_s: float, seat: Seat | None, id_: int, detail: str = "", answer: int = _NONE,
-        answer_id: int = -1,
+        self, call: Call, now_s: float, seat: Seat | None, id_: int, detail: str = "", answer: int = _NONE,
+        answer_id: int = -1, until_s: float = math.nan, events: int = 0,
     ) -> None:  # fmt: skip
         """Record one call of the coordinator with its answer."""
         self._calls += 1
         if self._full:
             code = self._trace.code
             worker, lane = (seat.worker, seat.lane) if seat is not None else ("", -1)
-            row = (_CALL[call], now_s, code(worker), lane, id_, answer, answer_id, code(detail))
+            row = (_CALL[call], now_s, code(worker), lane, id_, answer, answer_id, code(detail), until_s, events)
             self._trace.tables["calls"].add(row)
 
     def request(self, seat: Seat, now_s: float, answer: Assign | Evaluate | Wait | Stop) -> None:
         """Record a request with what was answered."""
         if isinstance(answer, Assign):
             self.call("request", now_s, seat, -1, "", _ASSIGN, answer.id)
+        elif isinstance(answer, Wait):
+            until_s = math.nan if answer.until_s is None else answer.until_s
+            self.call("request", now_s, seat, -1, answer.reason, _WAIT, -1, until_s, event_mask(answer.on))
         elif isinstance(answer, Evaluate):
             self.call("request", now_s, seat, -1, "", _EVALUATE, answer.id)
-        elif isinstance(answer, Wait):
-            self.call("request", now_s, seat, -1, answer.reason, _WAIT)
         else:
             self.call("request", now_s, seat, -1, answer.reason, _STOP)
 
@@ -95,29 +108,19 @@ class Books:
         if assign.work.write == "in_place":
             self.fate(assign.id, "in_place", now_s)
 
-    def fate(
-        self,
-        id_: int,
-        fate: Fate,
-        now_s: float,
-        *,
-        merge: int = -1,
-        rows: int | None = None,
-        reason: str = "",
-    ) -> None:
+    def fate(self, id_: int, fate: Fate, now_s: float, *, merge: int = -1, reason: str = "") -> None:
         """Record what became of an assignment's rows."""
-        given = self._rows.pop(id_)
-        count = given if rows is None else rows
-        self._trace.totals.rows[fate] += count
-        row = (id_, _FATE[fate], now_s, merge, count, self._trace.code(reason))
+        rows = self._rows.pop(id_)
+        self._trace.totals.rows[fate] += rows
+        row = (id_, _FATE[fate], now_s, merge, rows, self._trace.code(reason))
         self._trace.tables["fates"].add(row)
 
     def decided(self, merge: Merge, id_: int, results: Sequence[Result], now_s: float) -> Merge:
         """Number a merge; one that discards is done with this."""
         numbered = replace(merge, id=id_)
-        self._decided[id_] = (self._calls, now_s, results)
+        self._decided[id_] = (self._calls - 1, now_s, results)
         if merge.rule == "discard":
-            self._landed(numbered, -1, now_s, now_s)
+            self._merge(numbered, -1, now_s, now_s)
             for result in results:
                 self.fate(result.id, "discarded", now_s, merge=id_, reason=merge.reason)
         return numbered
@@ -125,7 +128,7 @@ class Books:
     def merged(self, merge: Merge, version: int, start_s: float, now_s: float) -> None:
         """Record that a merge landed and its inputs are in the model; count it as an update of their classes."""
         self.call("merged", now_s, None, merge.id, answer_id=version)
-        results = self._landed(merge, version, start_s, now_s)
+        results = self._merge(merge, version, start_s, now_s)
         totals, share = self._trace.totals, 1.0 / len(results)
         for result in results:
             kind = self._kinds[result.seat.worker]
@@ -137,16 +140,16 @@ class Books:
             rows = sum(result.rows for result in results)
             self._trace.updates.add((version, read, now_s, self._trace.code(""), -1, -1, merge.id, rows))
 
-    def _landed(self, merge: Merge, version: int, start_s: float, now_s: float) -> Sequence[Result]:
+    def _merge(self, merge: Merge, version: int, start_s: float, end_s: float) -> Sequence[Result]:
+        """Write a merge and its inputs; version -1: it was no update (dropped, or not landed at the stop)."""
         trace = self._trace
         call, decided_s, results = self._decided.pop(merge.id)
-        before = version - 1 if version >= 0 else None
         for result, weight in zip(results, merge.weights or (1.0,) * len(results), strict=True):
-            staleness = before - result.read if before is not None else -1
+            staleness = version - 1 - result.read if version >= 0 else -1
             trace.tables["merge_inputs"].add((merge.id, result.id, weight, staleness))
         row = (
-            merge.id, call, _RULE[merge.rule], decided_s, start_s, now_s, version, merge.rate, merge.momentum,
-            trace.code(merge.reason),
+            merge.id, call, _RULE[merge.rule], decided_s, start_s, end_s, version, merge.rate, merge.momentum,
+            merge.compensate, int(merge.at_read), trace.code(",".join(merge.write_back)), trace.code(merge.reason),
         )  # fmt: skip
         trace.tables["merges"].add(row)
         return results
@@ -165,15 +168,15 @@ class Books:
         self.call("evaluated", now_s, None, evaluate.id)
         self.loss(evaluate.id, loss)
 
-    def failed(self, fault: Fault, lost: Sequence[Assign], now_s: float) -> None:
+    def failed(self, fault: Fault, lost: Sequence[Assign | Result], now_s: float) -> None:
         """Record a lost worker or lane with the rows that went with it."""
         trace = self._trace
-        self.call("failed", now_s, fault.seat, fault.lanes_left, fault.kind)
+        self.call("failed", now_s, fault.seat, fault.lanes_left, fault.kind, answer_id=int(fault.half_applied))
         rows = 0
-        for assign in lost:
-            rows += assign.rows
-            kind = f"{fault.kind}, may be half applied" if fault.half_applied else fault.kind
-            self.fate(assign.id, "lost", now_s, reason=kind)
+        for item in lost:
+            rows += item.rows
+            half = fault.half_applied and item.work.write == "in_place"
+            self.fate(item.id, "lost", now_s, reason=f"{fault.kind}, may be half applied" if half else fault.kind)
         row = (now_s, trace.code(fault.seat.worker), fault.seat.lane, trace.code(fault.kind), rows)
         trace.tables["faults"].add(row)
 
@@ -185,8 +188,19 @@ class Books:
         """Record that the engine ended the run."""
         self.call("stop", now_s, None, -1, f"{status}: {reason}")
 
-    def close(self, now_s: float, reason: str, status: str) -> None:
-        """Record the end of the run."""
+    def close(
+        self, now_s: float, in_flight: Iterable[Assign], held: Iterable[Result], merging: Iterable[Merge],
+        reason: str, status: str,
+    ) -> None:  # fmt: skip
+        """Record the end of the run and what is still open: work in flight, held results, merges under way."""
+        for assign in in_flight:
+            self.fate(assign.id, "in_flight", now_s)
+        for result in held:
+            self.fate(result.id, "held", now_s)
+        for merge in merging:
+            self._merge(merge, -1, math.nan, math.nan)
+            for key in merge.inputs:
+                self.fate(key, "held", now_s, merge=merge.id, reason="its merge had not landed at the stop")
         self._trace.elapsed_s = now_s
         self._trace.stop_reason = reason
         self._trace.status = status

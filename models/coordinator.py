@@ -12,9 +12,13 @@ close a partial round, then one worker evaluates.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
 from hetsgd.models.bookkeeping import Books
+from hetsgd.models.contract import check_merge, check_result, check_wait, check_work
+from hetsgd.models.contract import check_recipe as check_recipe  # offered here too: callers know only this module
+from hetsgd.models.evaluations import Evaluations
 from hetsgd.models.ledger import CoordinatorView, Cursor, tallies_of
 from hetsgd.models.policy import (
     Assign,
@@ -39,19 +43,6 @@ Status = Literal["done", "diverged", "interrupted", "failed"]
 
 _DRAIN: Final = Wait(reason="drain: waits for the work in flight", on=("finished", "merged"))
 _EVALUATION: Final = Wait(reason="evaluation: waits for the loss", on=("evaluated",))
-
-
-def check_recipe(recipe: Recipe, fleet: Fleet, run: RunSettings) -> None:
-    """Raise PolicyError when the recipe does not support these settings, rather than run something else."""
-    name = type(recipe).__name__
-    if run.lanes not in recipe.lane_modes:
-        allowed = ", ".join(recipe.lane_modes)
-        raise PolicyError(f"run.lanes: {name} supports {allowed}, got {run.lanes!r}")
-    if recipe.reads_losses and run.evaluation == "deferred":
-        raise PolicyError(f"run.evaluation: {name} reads losses during the run, so 'deferred' is refused")
-    for member in fleet.members:
-        if member.kind not in recipe.kinds:
-            raise PolicyError(f"{name} does not use workers of kind {member.kind}, got {member.name}")
 
 
 class Coordinator:
@@ -82,14 +73,10 @@ class Coordinator:
         self._dead: set[Seat] = set()
         self._drain: str | None = None  # why we drain: "epoch", "evaluate" or "stop"
         self._drained = False
-        self._evaluating: dict[int, tuple[Evaluate, Seat | None]] = {}
-        self._evaluation_due = False
-        self._snapshots: list[Evaluate] = []
-        self._last_evaluation_s = 0.0
+        self._evaluations = Evaluations(run, fleet, self._tallies)
         self._epoch_start_s = 0.0
         self._ids = 0
         self._merge_ids = 0
-        self._evaluation_ids = 0
 
     # -- what engines ask ---------------------------------------------------------------------------------------
 
@@ -113,13 +100,23 @@ class Coordinator:
     @property
     def quiet(self) -> bool:
         """Nothing is in flight, merging or being evaluated: only a decision can bring the run on."""
-        return not (self.in_flight or self.merging or any(seat for _, seat in self._evaluating.values()))
+        return not (self.in_flight or self.merging or self._evaluations.under_way)
 
     def begin(self, loss: Loss | None) -> None:
         """Start the clock at 0 with the loss of the initial model, if it was computed."""
         if loss is not None:
             self.losses.append(loss)
             self._books.loss(-1, loss)
+            self._judge(loss, loss.at_s)
+
+    def tick(self, now_s: float) -> None:
+        """Time has passed: a timed evaluation may have come due. The dispatcher calls it before it asks."""
+        if self.done or self._drain is not None or not self._evaluations.period_over(now_s):
+            return
+        if self.run.evaluation != "deferred":
+            self.view.now_s = now_s
+            self._books.call("tick", now_s, None, -1)
+            self._come_due()
 
     def request(self, seat: Seat, now_s: float) -> Answer:
         """What this seat does next. The caller keeps to `capacity`."""
@@ -134,6 +131,7 @@ class Coordinator:
         assign = self.in_flight.pop(result.id, None)
         if assign is None:
             raise PolicyError(f"finished: no assignment {result.id} is in flight")
+        check_result(assign, result)
         self._load[assign.seat] -= 1
         self._tallies[assign.seat.worker].finished(result)
         self.version = max(self.version, result.wrote)
@@ -149,23 +147,23 @@ class Coordinator:
         if self.merging.pop(merge.id, None) is None:
             raise PolicyError(f"merged: no merge {merge.id} is under way")
         self.version = max(self.version, version)
-        for seat in self._input_seats.pop(merge.id):
+        seats = self._input_seats.pop(merge.id)
+        for seat in seats:
             self._own_merges[seat] -= 1
+        for name in {seat.worker for seat in seats}:
+            self._tallies[name].updates += 1
         self._books.merged(merge, version, start_s, now_s)
         return self._settle([], now_s)
 
     def evaluated(self, evaluate: Evaluate, loss: Loss, now_s: float) -> tuple[Merge, ...]:
         """The loss of an ordered evaluation is known."""
         self.view.now_s = now_s
-        self._evaluating.pop(evaluate.id, None)
+        if not self._evaluations.answered(evaluate, now_s):
+            raise PolicyError(f"evaluated: no evaluation {evaluate.id} is under way")
         self.losses.append(loss)
         self._books.evaluated(evaluate, loss, now_s)
-        target = self.run.stop.target_loss
-        if loss.diverged:
-            self._end("the loss is not finite", now_s, "diverged")
-        elif target is not None and loss.train <= target:
-            self._end(f"target loss {target:g} reached", now_s)
-        elif self._drain is not None and self._drained and not (self._evaluating or self._evaluation_due):
+        self._judge(loss, now_s)
+        if self._drained and not self.done and not self._evaluations.open:
             why, self._drain, self._drained = self._drain, None, False
             if why == "stop":
                 self._end(self.stop_reason, now_s)
@@ -176,32 +174,30 @@ class Coordinator:
     def failed(self, fault: Fault, now_s: float) -> tuple[Merge, ...]:
         """A seat is gone, or a team goes on with fewer lanes: the merges that follow.
 
-        Queued and running assignments of the seat are lost, and so are its replicas that wait with it (`keep`).
-        Gradients and replicas that were handed in stay.
+        Queued and running assignments of the seat are lost, and with a worker the replicas that wait with it
+        (`keep`). Gradients and replicas that were handed in stay. A seat that is lost already changes nothing.
         """
+        seat = fault.seat
+        if seat in self._dead:
+            return ()
         self.view.now_s = now_s
         self.wake_all = True
-        seat = fault.seat
         tally = self._tallies[seat.worker]
-        lost = [assign for assign in self.in_flight.values() if assign.seat == seat]
-        kept = [r.id for r in self.held.values() if r.seat == seat and r.work.write == "keep"]
+        tally.lost(self.fleet.member(seat.worker), fault)
+        lost: list[Assign | Result] = [assign for assign in self.in_flight.values() if assign.seat == seat]
         for assign in lost:
             del self.in_flight[assign.id]
-            tally.in_flight -= 1
+        tally.in_flight -= len(lost)
         self._load[seat] = 0
-        for key in kept:
-            self._books.fate(key, "lost", now_s, rows=self.held.pop(key).rows, reason=fault.kind)
-        if fault.lanes_left:
-            tally.lanes = fault.lanes_left
-        else:
+        if seat in tally.dead:
             self._dead.add(seat)
-            if seat.lane >= 0:
-                tally.lanes = max(tally.lanes - 1, 1)
-            tally.alive = any(s not in self._dead for s in self.fleet.member(seat.worker).seats)
+            kept = [r for r in self.held.values() if r.seat == seat and r.work.write == "keep"]
+            for result in kept:
+                del self.held[result.id]
+            lost += kept
+        fault = replace(fault, lost=tuple(item.id for item in lost))
         self._books.failed(fault, lost, now_s)
-        for key, (order, evaluator) in self._evaluating.items():
-            if evaluator == seat:
-                self._evaluating[key] = (order, None)
+        self._evaluations.lost(seat)
         if len(self._dead) == len(self._load):
             self._end("every worker is lost", now_s, "failed")
             return ()
@@ -211,19 +207,19 @@ class Coordinator:
 
     def snapshots(self, now_s: float) -> tuple[Evaluate, ...]:
         """Evaluations that are due as snapshots now, to be computed after the run (`deferred`)."""
+        if self.run.evaluation != "deferred":
+            return ()
         self.view.now_s = now_s
-        if self.run.evaluation == "deferred" and not self.done and self._due(now_s):
-            self._last_evaluation_s = now_s
-            self._snapshots.append(self._new_evaluation())
-        taken, self._snapshots = tuple(self._snapshots), []
+        if not self.done and self._evaluations.period_over(now_s):
+            self._evaluations.snapshot(self.cursor.epoch, self.version)
+        taken = self._evaluations.taken(now_s)
         for order in taken:
             self._books.call("snapshot", now_s, None, order.id)
         return taken
 
     def next_evaluation_s(self) -> float | None:
-        """When the next timed evaluation is due, for an engine to wake up for it; None without a period."""
-        period = self.run.evaluate_every_s
-        return None if period is None or self.done else self._last_evaluation_s + period
+        """When the next timed evaluation comes due, for an engine to wake up for it; None when there is none."""
+        return None if self.done or self._drain is not None else self._evaluations.next_s()
 
     def stop(self, reason: str, now_s: float, status: Status = "done") -> None:
         """The engine ends the run here: a deadline, an interrupt, a failure."""
@@ -236,7 +232,7 @@ class Coordinator:
 
         It changes no decision. A run that was done with a model that is not finite has diverged.
         """
-        order = self._new_evaluation() if evaluate is None else evaluate
+        order = self._evaluations.new(self.cursor.epoch, self.version) if evaluate is None else evaluate
         self.losses.append(loss)
         self._books.loss(order.id, loss)
         if loss.diverged and self.status == "done":
@@ -244,36 +240,29 @@ class Coordinator:
 
     def close(self, now_s: float) -> None:
         """Book what is still held or in flight, and the end of the run. Called once, last."""
-        for assign in self.in_flight.values():
-            self._books.fate(assign.id, "in_flight", now_s, rows=assign.rows)
-        for result in self.held.values():
-            self._books.fate(result.id, "held", now_s, rows=result.rows)
-        for merge in self.merging.values():
-            for key in merge.inputs:
-                self._books.fate(key, "held", now_s, reason="its merge had not landed at the stop")
-        self._books.close(now_s, self.stop_reason, self.status)
+        self._books.close(
+            now_s, self.in_flight.values(), self.held.values(), self.merging.values(), self.stop_reason, self.status
+        )
 
     # -- the answer to a request --------------------------------------------------------------------------------
 
     def _answer(self, seat: Seat, now_s: float) -> Answer:
         if self.done or seat in self._dead:
             return Stop(reason=self.stop_reason if self.done else "lost")
-        evaluation = self._evaluation_for(seat)
-        if evaluation is not None:
-            return evaluation
+        if self._drain is None or self._drained:
+            evaluation = self._evaluations.order_for(seat, self.cursor.epoch, self.version)
+            if evaluation is not None:
+                return evaluation
         if self._drain is not None:
             return _EVALUATION if self._drained else _DRAIN
         decision = self._schedule.next(self.view, seat.worker)
         if isinstance(decision, Wait):
+            check_wait(decision, seat, now_s)
             return decision
         return self._assign(seat, decision, now_s)
 
     def _assign(self, seat: Seat, work: Work, now_s: float) -> Assign:
-        if seat.lane >= 0 and (work.read == "own" or work.write in ("replica", "keep")):
-            raise PolicyError(
-                f"free lanes share the worker's memory: read 'own' and write 'replica' or 'keep' need "
-                f"lanes='barrier', got read {work.read!r}, write {work.write!r} for {seat}"
-            )
+        check_work(work, seat)
         tally = self._tallies[seat.worker]
         lanes = 1 if seat.lane >= 0 else tally.lanes
         start, stop = self.cursor.take(lanes * work.batch * work.steps)
@@ -301,9 +290,10 @@ class Coordinator:
         else:
             if self.run.evaluate_every_s is None:
                 if self.run.evaluation == "deferred":
-                    self._snapshots.append(self._new_evaluation())
+                    self._evaluations.snapshot(self.cursor.epoch, self.version)
                 else:
-                    self._evaluation_due = True
+                    self._evaluations.due = True
+                    self.wake_all = True
             self._next_epoch(now_s)
 
     def _next_epoch(self, now_s: float) -> None:
@@ -313,42 +303,22 @@ class Coordinator:
 
     # -- evaluation, drain and stop -----------------------------------------------------------------------------
 
-    def _due(self, now_s: float) -> bool:
-        period = self.run.evaluate_every_s
-        return period is not None and now_s >= self._last_evaluation_s + period
-
-    def _evaluation_for(self, seat: Seat) -> Evaluate | None:
-        """The evaluation that this seat should do now, if any is waiting and the seat is the one to do it."""
-        if self._evaluation_due and not (self._drain is not None and not self._drained):
-            if not self._is_evaluator(seat):
-                return None
-            self._evaluation_due = False
-            self._last_evaluation_s = self.view.now_s
-            order = self._new_evaluation()
-            self._evaluating[order.id] = (order, seat)
-            return order
-        for key, (order, evaluator) in self._evaluating.items():
-            if evaluator is None and self._is_evaluator(seat):
-                self._evaluating[key] = (order, seat)
-                return order
-        return None
-
-    def _is_evaluator(self, seat: Seat) -> bool:
-        """Losses are computed by the first live accelerator, else by the first live worker: its first seat."""
-        live = [member for member in self.fleet.members if self._tallies[member.name].alive]
-        chosen = next((member for member in live if member.kind == "accelerator"), live[0])
-        return seat == next(s for s in chosen.seats if s not in self._dead)
-
-    def _new_evaluation(self) -> Evaluate:
-        order = Evaluate(id=self._evaluation_ids, epoch=self.cursor.epoch, update=self.version)
-        self._evaluation_ids += 1
-        return order
-
     def _start_drain(self, why: str) -> None:
         if self._drain is None or why == "stop":
             self._drain = why
             self._drained = False
             self.wake_all = True
+
+    def _come_due(self) -> None:
+        """A timed evaluation is due. With nothing under way there is no round to close: it starts at once."""
+        if self.run.evaluation == "concurrent":
+            self._evaluations.due = True
+            self.wake_all = True
+        elif self.run.evaluation == "blocking":
+            self._start_drain("evaluate")
+            if self.quiet:
+                self._drained = True
+                self._evaluations.due = True
 
     def _settle(self, merges: list[Merge], now_s: float) -> tuple[Merge, ...]:
         """After every event: start what has come due, close a drain that is complete."""
@@ -358,14 +328,9 @@ class Coordinator:
         if limit is not None and self.version >= limit and self._drain != "stop":
             self.stop_reason = f"{limit} updates done"
             self._start_drain("stop")
-        if self._drain is None and self._due(now_s):
-            if self.run.evaluation == "blocking":
-                self._start_drain("evaluate")
-            elif self.run.evaluation == "concurrent":
-                self._evaluation_due = self._evaluation_due or not self._evaluating
-                self.wake_all = True
-        landing = any(merge.rule != "discard" for merge in merges)
-        if self._drain is not None and not self._drained and not (self.in_flight or self.merging or landing):
+        if self._drain is None and self._evaluations.period_over(now_s):
+            self._come_due()
+        if self._drain is not None and not self._drained and not (self.in_flight or self.merging):
             merges = merges + self._close_round(now_s)
         return tuple(merges)
 
@@ -378,17 +343,25 @@ class Coordinator:
             return merges
         self._drained = True
         self.wake_all = True
-        known = bool(self.losses) and self.losses[-1].update == self.version
-        if self._drain == "stop" and (known or self.run.evaluation == "deferred"):
+        known = self.run.evaluation == "deferred" or (bool(self.losses) and self.losses[-1].update == self.version)
+        if self._drain != "stop" or not known:
+            self._evaluations.due = True
+        elif not self._evaluations.open:
             self._end(self.stop_reason, now_s)
-        else:
-            self._evaluation_due = True
         return merges
+
+    def _judge(self, loss: Loss, now_s: float) -> None:
+        """End the run where the loss says so."""
+        target = self.run.stop.target_loss
+        if loss.diverged:
+            self._end("the loss is not finite", now_s, "diverged")
+        elif target is not None and loss.train <= target:
+            self._end(f"target loss {target:g} reached", now_s)
 
     def _end(self, reason: str, now_s: float, status: Status = "done") -> None:
         if self.done:
             return
-        if not self.cursor.left and self._drain in ("stop", "epoch"):
+        if self._drain in ("stop", "epoch") and not (self.cursor.left or self.in_flight or self.merging):
             self._books.epoch(self.cursor.epoch, self._epoch_start_s, now_s)
         self.done = True
         self.wake_all = True
@@ -401,9 +374,7 @@ class Coordinator:
         """Number the merges of a decision and take their inputs out of the held results."""
         merges = []
         for merge in asked:
-            missing = [key for key in merge.inputs if key not in self.held]
-            if missing:
-                raise PolicyError(f"merge: results {missing} are not held (unknown, in place or merged before)")
+            check_merge(merge, self.held, self.fleet)
             results = [self.held.pop(key) for key in merge.inputs]
             numbered = self._books.decided(merge, self._merge_ids, results, now_s)
             self._merge_ids += 1

@@ -41,6 +41,7 @@ class Dispatcher:
     def sweep(self, event: Event | None, now_s: float) -> list[Order]:
         """Ask the seats that this event wakes; None asks every waiting seat. Ends a run that is deadlocked."""
         orders: list[Order] = []
+        self._coordinator.tick(now_s)
         self._pass(event, now_s, orders)
         if not orders and self._stuck():
             self._pass(None, now_s, orders)

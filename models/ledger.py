@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hetsgd.models.policy import Assign, Fleet, Kind, Loss, Member, Merge, Result
+from hetsgd.models.policy import Assign, Fault, Fleet, Kind, Loss, Member, Merge, Result, Seat
 
 if TYPE_CHECKING:
     from hetsgd.models.coordinator import Coordinator
@@ -16,8 +16,8 @@ class WorkerTally:
     """Counts of one worker. Policies see it through `policy.Tally`; only the coordinator writes it."""
 
     __slots__ = (
-        "alive", "asked", "batch", "done", "in_flight", "kind", "lanes", "last_rows", "last_s", "name", "stats",
-        "updates",
+        "alive", "asked", "batch", "dead", "done", "in_flight", "kind", "lanes", "last_rows", "last_s", "name",
+        "stats", "updates",
     )  # fmt: skip
 
     def __init__(self, member: Member) -> None:
@@ -25,6 +25,7 @@ class WorkerTally:
         self.kind: Kind = member.kind
         self.lanes: int = member.lanes
         self.alive: bool = True
+        self.dead: set[Seat] = set()
         self.asked: int = 0
         self.done: int = 0
         self.updates: int = 0
@@ -43,6 +44,16 @@ class WorkerTally:
         self.last_rows = result.rows
         if result.stats:
             self.stats = result.stats
+
+    def lost(self, member: Member, fault: Fault) -> None:
+        """Count a lost lane or worker. A team that goes on keeps its seat; a lost free lane loses its own."""
+        if fault.lanes_left and fault.seat.lane < 0:
+            self.lanes = fault.lanes_left
+            return
+        self.dead.add(fault.seat)
+        self.alive = len(self.dead) < len(member.seats)
+        if self.alive:
+            self.lanes -= 1
 
 
 class Cursor:

@@ -175,12 +175,17 @@ class Evaluate:
 class Wait:
     """Nothing to do now. Asked again at `until_s`, or after an event in `on` (empty: any event).
 
-    `failed` and `evaluated` always wake.
+    `failed` and `evaluated` always wake. `until_s` must lie in the future.
     """
 
     reason: str
     until_s: float | None = None
     on: tuple[Event, ...] = ()
+
+    def __post_init__(self) -> None:
+        unknown = [event for event in self.on if event not in EVENTS]
+        if unknown:
+            raise PolicyError(f"wait: on must name events ({', '.join(EVENTS)}), got {unknown}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +263,10 @@ class Merge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A worker or lane is gone. `lanes_left` > 0: the team goes on with fewer lanes. `lost`: assignments lost."""
+    """A worker or lane is gone. `lanes_left` > 0: the team goes on with fewer lanes (a free lane is gone for good).
+
+    `lost`: assignments lost, filled in by the coordinator. `half_applied`: the seat was writing in place.
+    """
 
     seat: Seat
     kind: str
@@ -292,7 +300,11 @@ class Loss:
 
 
 class Tally(Protocol):
-    """What is known of one worker. `batch`, `last_s`, `last_rows`: of its last assignment (0 before the first)."""
+    """What is known of one worker. `batch`, `last_s`, `last_rows`: of its last assignment (0 before the first).
+
+    `lanes`: its live lanes. `asked` assignments were given, `done` reported. `updates` of the global model that
+    it wrote in place or contributed to by a merge that has landed.
+    """
 
     @property
     def name(self) -> str: ...

@@ -1,7 +1,7 @@
 """The trace: what happened in a run, in columns, the same from both engines.
 
-Level `full` keeps every table, `summary` leaves out spans, updates and calls, `none` keeps only evaluations,
-epochs, merges' counts and faults. The running totals in `Totals` are kept at every level, so that the reported
+Level `full` keeps every table, `summary` leaves out spans, updates, calls and statistics, `none` keeps only
+evaluations, epochs and faults. The running totals in `Totals` are kept at every level, so that the reported
 figures do not depend on it.
 
 Times are seconds on the clock of the run, sizes bytes, versions updates of the global model.
@@ -26,7 +26,10 @@ SPAN_CODE: Final = {kind: code for code, kind in enumerate(SPAN_KINDS)}
 Fate = Literal["in_place", "merged", "discarded", "lost", "held", "in_flight"]
 FATES: Final[tuple[Fate, ...]] = ("in_place", "merged", "discarded", "lost", "held", "in_flight")
 
-CALLS: Final = ("request", "finished", "merged", "evaluated", "failed", "stop", "snapshot")
+Call = Literal["request", "finished", "merged", "evaluated", "failed", "stop", "snapshot", "tick"]
+CALLS: Final[tuple[Call, ...]] = (
+    "request", "finished", "merged", "evaluated", "failed", "stop", "snapshot", "tick",
+)  # fmt: skip
 ANSWERS: Final = ("none", "assign", "evaluate", "wait", "stop", "merge")
 
 # One dtype per table. Names ending in `_text` are codes into `Trace.texts`.
@@ -56,9 +59,13 @@ SCHEMA: Final[dict[str, list[tuple[str, str]]]] = {
         ("version", "i8"), ("read", "i8"), ("at_s", "f8"), ("worker_text", "i4"), ("lane", "i4"), ("id", "i8"),
         ("merge", "i8"), ("rows", "i4"),
     ],
+    # Every merge that was decided, at call number `call`, in the order in which they ended. version is -1 where it
+    # is no update: a discard, or a merge that had not landed at the stop (its start and end are nan).
+    # write_back_text: the workers whose replica it replaces, joined by commas.
     "merges": [
         ("id", "i8"), ("call", "i8"), ("rule", "i1"), ("decided_s", "f8"), ("start_s", "f8"), ("end_s", "f8"),
-        ("version", "i8"), ("rate", "f8"), ("momentum", "f8"), ("reason_text", "i4"),
+        ("version", "i8"), ("rate", "f8"), ("momentum", "f8"), ("compensate", "f8"), ("at_read", "i4"),
+        ("write_back_text", "i4"), ("reason_text", "i4"),
     ],
     "merge_inputs": [("merge", "i8"), ("id", "i8"), ("weight", "f8"), ("staleness", "i8")],
     "evaluations": [
@@ -68,11 +75,12 @@ SCHEMA: Final[dict[str, list[tuple[str, str]]]] = {
     "epochs": [("epoch", "i4"), ("start_s", "f8"), ("end_s", "f8")],
     "faults": [("at_s", "f8"), ("worker_text", "i4"), ("lane", "i4"), ("kind_text", "i4"), ("rows", "i8")],
     # Every call of the coordinator with its answer: call and answer are codes into CALLS and ANSWERS, `id` what
-    # the call was about (assignment, merge, evaluation; -1 none), `answer_id` what it returned, `detail_text` the
-    # reason of a Wait or Stop, or the kind of a fault.
+    # the call was about (assignment, merge, evaluation; lanes left of a fault; -1 none), `answer_id` what it
+    # returned (`merged`: the version, `failed`: 1 where half applied), `detail_text` the reason of a Wait or Stop,
+    # or the kind of a fault, `until_s` and `events` (bits in the order of policy.EVENTS) what a Wait waits for.
     "calls": [
         ("call", "i1"), ("at_s", "f8"), ("worker_text", "i4"), ("lane", "i4"), ("id", "i8"), ("answer", "i1"),
-        ("answer_id", "i8"), ("detail_text", "i4"),
+        ("answer_id", "i8"), ("detail_text", "i4"), ("until_s", "f8"), ("events", "i4"),
     ],
 }  # fmt: skip
 
@@ -109,11 +117,6 @@ class Table:
         rows.append(row)
         if len(rows) >= _CHUNK_ROWS:
             self._pack()
-
-    def extend(self, rows: Array) -> None:
-        """Append the rows of a structured array with the columns of this table: those of a stored trace."""
-        self._pack()
-        self._chunks.append(rows.astype(self._dtype, copy=True))
 
     def extend(self, rows: Array) -> None:
         """Append many rows at once: a structured array with the columns of the schema."""

@@ -1,0 +1,93 @@
+"""What the coordinator demands of policies and engines, checked where it is cheap and an error would stay silent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from hetsgd.models.policy import (
+    Assign,
+    Fleet,
+    Merge,
+    PolicyError,
+    Recipe,
+    Result,
+    Rule,
+    Seat,
+    Wait,
+    Work,
+    Write,
+)
+from hetsgd.models.run import RunSettings
+
+# What each rule can merge. An elastic merge leaves the replica with its worker, so the worker must keep it.
+_TAKES: Final[dict[Rule, tuple[Write, ...]]] = {
+    "gradient": ("gradient",),
+    "overwrite": ("replica", "keep"),
+    "delta": ("replica", "keep"),
+    "average": ("replica", "keep"),
+    "elastic": ("keep",),
+    "discard": ("gradient", "replica", "keep"),
+}
+
+
+def check_recipe(recipe: Recipe, fleet: Fleet, run: RunSettings) -> None:
+    """Raise PolicyError when the recipe does not support these settings, rather than run something else."""
+    name = type(recipe).__name__
+    if run.lanes not in recipe.lane_modes:
+        allowed = ", ".join(recipe.lane_modes)
+        raise PolicyError(f"run.lanes: {name} supports {allowed}, got {run.lanes!r}")
+    if recipe.reads_losses and run.evaluation == "deferred":
+        raise PolicyError(f"run.evaluation: {name} reads losses during the run, so 'deferred' is refused")
+    for member in fleet.members:
+        if member.kind not in recipe.kinds:
+            raise PolicyError(f"{name} does not use workers of kind {member.kind}, got {member.name}")
+
+
+def check_wait(wait: Wait, seat: Seat, now_s: float) -> None:
+    """Raise PolicyError when a wait could not end, or would end at once again and again."""
+    until_s = wait.until_s
+    if until_s is not None and not now_s < until_s < math.inf:
+        raise PolicyError(
+            f"wait: until_s must be finite and later than now ({now_s!r}), got {until_s!r} for {seat}: {wait.reason}"
+        )
+
+
+def check_work(work: Work, seat: Seat) -> None:
+    """Raise PolicyError when a free lane is to keep a replica, which only a worker has."""
+    if seat.lane >= 0 and (work.read == "own" or work.write in ("replica", "keep")):
+        raise PolicyError(
+            f"free lanes share the worker's memory: read 'own' and write 'replica' or 'keep' need "
+            f"lanes='barrier', got read {work.read!r}, write {work.write!r} for {seat}"
+        )
+
+
+def check_result(assign: Assign, result: Result) -> None:
+    """Raise PolicyError when an engine reports other rows than were given out, or reads after it wrote."""
+    if result.rows != assign.rows or result.seat != assign.seat:
+        raise PolicyError(
+            f"finished: assignment {assign.id} gave {assign.rows} rows to {assign.seat}, "
+            f"the result is of {result.rows} rows from {result.seat}"
+        )
+    if result.read > result.wrote:
+        raise PolicyError(
+            f"finished: assignment {assign.id} wrote version {result.wrote} but read the later {result.read}"
+        )
+
+
+def check_merge(merge: Merge, held: Mapping[int, Result], fleet: Fleet) -> None:
+    """Raise PolicyError when a merge names results that are not held or that its rule cannot take."""
+    missing = [key for key in merge.inputs if key not in held]
+    if missing:
+        raise PolicyError(f"merge: results {missing} are not held (unknown, in place or merged before)")
+    allowed = _TAKES[merge.rule]
+    for key in merge.inputs:
+        write = held[key].work.write
+        if write not in allowed:
+            raise PolicyError(f"merge: rule {merge.rule!r} takes {' or '.join(allowed)}, result {key} is {write!r}")
+    if merge.write_back:
+        names = {member.name for member in fleet.members}
+        unknown = [name for name in merge.write_back if name not in names]
+        if unknown:
+            raise PolicyError(f"merge: write_back names unknown workers {', '.join(unknown)}")
