@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -31,17 +31,3 @@ def checking(source: str = "") -> Iterator[None]:
         text = error.args[0] if isinstance(error, KeyError) and error.args else str(error)
         message = text if not source or str(text).startswith(source) else f"{source}: {text}"
         raise BadInput(message) from error
-
-
-def nearest(value: str, names: Iterable[str]) -> str:
-    """A hint for a name that does not exist: the nearest one that does, and all of them when they are few.
-
-    >>> nearest("hogwid", ["hogwild", "easgd"])
-    'did you mean hogwild? known: easgd, hogwild'
-    """
-    from difflib import get_close_matches
-
-    known = sorted(names)
-    close = get_close_matches(value, known, n=1, cutoff=0.5)
-    meant = f"did you mean {close[0]}? " if close else ""
-    return f"{meant}known: {', '.join(known)}"

@@ -7,6 +7,7 @@ sent by cloudpickle. Children hold one thread for arithmetic each, end with thei
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import struct
@@ -114,10 +115,11 @@ class _Child:
     def _ask(self, index: int) -> Outcome:
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "hetsgd.studies.pool"],
+                # -P: a file of the working folder must not hide a module of the library.
+                [sys.executable, "-P", "-m", "hetsgd.studies.pool"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=os.environ | _ONE_THREAD | {"HETSGD_PARENT": str(os.getpid())},
+                env=os.environ | _ONE_THREAD | {"HETSGD_PARENT": str(os.getpid()), "HETSGD_PATH": json.dumps(sys.path)},
                 start_new_session=True,
             )
         pipes = self._process.stdin, self._process.stdout
@@ -167,6 +169,7 @@ def _end_with_parent(parent: int) -> None:
 
 def _serve() -> None:
     """The child: answer jobs until the parent closes the pipe. What a job prints goes to stderr."""
+    sys.path += [folder for folder in json.loads(os.environ["HETSGD_PATH"]) if folder not in sys.path]
     inbox, outbox = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     threading.Thread(target=_end_with_parent, args=(int(os.environ["HETSGD_PARENT"]),), daemon=True).start()

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
 
+from hetsgd.models.edge import nearest
 from hetsgd.models.run import StopRule
-from hetsgd.studies.failure import BadInput, checking, nearest
+from hetsgd.studies.failure import BadInput, checking
 from hetsgd.studies.study import METRICS, Pilot, Settings, Study, Validation, Value, Variant
 
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr

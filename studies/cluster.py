@@ -1,0 +1,61 @@
+"""The same jobs on a Dask cluster; needs the `cluster` extra."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hetsgd.studies.failure import BadInput
+from hetsgd.studies.pool import Outcome
+from hetsgd.studies.runner import Job, perform
+
+_FIX = "install it with: pip install 'hetsgd[cluster]'"
+
+
+def check_cluster(address: str) -> None:
+    """Raise BadInput unless Dask is installed and a scheduler answers at `address`."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise BadInput(f"--cluster: needs dask and distributed, which are not installed; {_FIX}") from error
+    if "://" not in address:
+        raise BadInput(f"--cluster: must be the address of a Dask scheduler such as tcp://host:8786, got {address!r}")
+    try:
+        Client(address, timeout="5s").close()
+    except (OSError, TimeoutError, ValueError) as error:
+        raise BadInput(f"--cluster: no Dask scheduler answers at {address}: {error}") from error
+
+
+def files_of(job: Job) -> dict[str, bytes]:
+    """Run a job into a folder of the worker's own and return the files, since a cluster need not share disks."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "run"
+        perform(replace(job, folder=folder))
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def run_on_cluster(jobs: Sequence[Job], address: str) -> Generator[Outcome]:
+    """Yield the outcome of each job as it is done; its files are written here, `run.json` last."""
+    from distributed import Client, as_completed
+
+    with Client(address) as client:
+        futures = {client.submit(files_of, job, pure=False): index for index, job in enumerate(jobs)}
+        try:
+            for future in as_completed(futures):
+                yield _stored(future, futures[future], jobs)
+        finally:
+            client.cancel(list(futures))
+
+
+def _stored(future: Any, index: int, jobs: Sequence[Job]) -> Outcome:
+    error = future.exception()
+    if error is not None:
+        return Outcome(index=index, error=f"{type(error).__name__}: {error}")
+    for name, content in sorted(future.result().items(), key=lambda item: item[0] == "run.json"):
+        path = jobs[index].folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return Outcome(index=index)

@@ -1,0 +1,1 @@
+"""The commands of `hetsgd`, one module each. Importing them loads nothing heavy."""

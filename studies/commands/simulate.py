@@ -1,0 +1,71 @@
+"""`hetsgd simulate`: one run on the model of a machine."""
+
+from __future__ import annotations
+
+import typer
+
+from hetsgd.studies.commands.options import (
+    EpochsOption,
+    JsonOption,
+    LearnerName,
+    LearnerOption,
+    MachineOption,
+    OutOption,
+    PolicyOption,
+    ReferenceOption,
+    SecondsOption,
+    SeedOption,
+    SetOption,
+    TargetOption,
+    UpdatesOption,
+    WorkloadOption,
+    settings_of,
+    stop_of,
+)
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("simulate")(command)
+
+
+def command(
+    machine: MachineOption = "local",
+    workload: WorkloadOption = "quickstart",
+    policy: PolicyOption = "adaptive-hogbatch",
+    settings: SetOption = None,
+    learner: LearnerOption = LearnerName.REPLAY,
+    seconds: SecondsOption = None,
+    epochs: EpochsOption = None,
+    updates: UpdatesOption = None,
+    target_loss: TargetOption = None,
+    seed: SeedOption = None,
+    loss_reference: ReferenceOption = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Simulate one run of a policy on a machine; needs no GPU.
+
+    Times are virtual seconds of the simulated machine. Without a stop rule the run ends after 5 of them.
+
+    Example:
+
+    \b
+      hetsgd simulate --machine aws-p3.16xlarge --workload covtype \\
+        --policy adaptive-hogbatch --set policy.alpha=2 \\
+        --learner none --seconds 40
+    """
+    from hetsgd.studies.commands.one_run import finish
+    from hetsgd.studies.execute import run_simulated
+    from hetsgd.studies.resolve import Ask, resolve
+
+    ask = Ask(
+        machine=machine,
+        workload=workload,
+        policy=policy,
+        settings=settings_of(settings),
+        learner=learner.value,
+        stop=stop_of(seconds, epochs, updates, target_loss),
+        seed=seed,
+    )
+    finish(resolve(ask), run_simulated, out=out, as_json=as_json, loss_reference=loss_reference)

@@ -1,0 +1,93 @@
+"""`hetsgd train`: one run on this machine's real hardware."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hetsgd.studies.commands.options import (
+    EpochsOption,
+    JsonOption,
+    MachineOption,
+    OutOption,
+    PolicyOption,
+    ReferenceOption,
+    SecondsOption,
+    SeedOption,
+    SetOption,
+    TargetOption,
+    UpdatesOption,
+    WorkloadOption,
+    settings_of,
+    stop_of,
+)
+
+if TYPE_CHECKING:
+    from hetsgd.studies.resolve import Ready
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("train")(command)
+
+
+def command(
+    machine: MachineOption = "local",
+    workload: WorkloadOption = "quickstart",
+    policy: PolicyOption = "adaptive-hogbatch",
+    settings: SetOption = None,
+    cpu_lanes: Annotated[
+        int | None, typer.Option("--cpu-lanes", metavar="N", help="Lanes of the CPU team, one core each; 0: no team.")
+    ] = None,
+    accelerators: Annotated[
+        str | None,
+        typer.Option(
+            "--accelerators", metavar="A", help="Devices as cuda:0,cuda:1, or cpu (a stand-in), or cpu,cpu, or none."
+        ),
+    ] = None,
+    seconds: SecondsOption = None,
+    epochs: EpochsOption = None,
+    updates: UpdatesOption = None,
+    target_loss: TargetOption = None,
+    seed: SeedOption = None,
+    loss_reference: ReferenceOption = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train for real on this machine with a policy.
+
+    With --out the final model is saved as model.pt, a plain state_dict. Without a stop rule training ends after 5
+    seconds. Ctrl-C ends it earlier; what was measured is saved.
+
+    Example:
+
+    \b
+      hetsgd train --workload quickstart --policy hogbatch \\
+        --cpu-lanes 1 --accelerators cpu --epochs 3 --out out/first
+    """
+    from hetsgd.studies.commands.one_run import finish
+    from hetsgd.studies.execute import run_real
+    from hetsgd.studies.resolve import Ask, resolve
+
+    ask = Ask(
+        machine=machine,
+        workload=workload,
+        policy=policy,
+        settings=settings_of(settings),
+        learner="real",
+        stop=stop_of(seconds, epochs, updates, target_loss),
+        seed=seed,
+    )
+    ready = on_hardware(resolve(ask, check=False), cpu_lanes, accelerators)
+    finish(ready, run_real, out=out, as_json=as_json, loss_reference=loss_reference)
+
+
+def on_hardware(ready: Ready, cpu_lanes: int | None, accelerators: str | None) -> Ready:
+    """The run on the lanes and devices that the options name, checked."""
+    from hetsgd.studies.hardware import with_hardware
+    from hetsgd.studies.resolve import check_plan
+
+    chosen = with_hardware(ready, cpu_lanes, accelerators)
+    check_plan(chosen.plan, chosen.learner)
+    return chosen

@@ -1,0 +1,164 @@
+"""Two runs, or two studies, side by side: first where their inputs differ, then what came out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hetsgd.studies.failure import BadInput, checking
+from hetsgd.studies.interval import number, seconds, share
+from hetsgd.studies.record import StoredRun, read_run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing in which the two differ; `change` is b / a - 1 where both are numbers and a is not 0."""
+
+    name: str
+    a: Any
+    b: Any
+
+    @property
+    def change(self) -> float | None:
+        """Relative change from a to b, where that means something."""
+        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (self.a, self.b))
+        return self.b / self.a - 1.0 if numbers and self.a else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Differences of inputs (an absent value is None), and metrics with both values."""
+
+    inputs: tuple[Difference, ...]
+    metrics: tuple[Difference, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `compare --json` prints."""
+        return {
+            "schema": "hetsgd.comparison/1",
+            "inputs": [{"name": item.name, "a": item.a, "b": item.b} for item in self.inputs],
+            "metrics": [{"name": m.name, "a": m.a, "b": m.b, "change": m.change} for m in self.metrics],
+        }
+
+
+def compare_folders(a: Path, b: Path) -> Comparison:
+    """Compare two folders that a run or a study wrote; BadInput where they are not of one kind."""
+    kinds = {folder: _kind(folder) for folder in (a, b)}
+    if kinds[a] != kinds[b]:
+        raise BadInput(f"compare: {a} holds a {kinds[a]}, {b} a {kinds[b]}; compare like with like")
+    if kinds[a] == "study":
+        return _studies(a, b)
+    with checking():
+        return compare_runs(read_run(a), read_run(b))
+
+
+def compare_runs(a: StoredRun, b: StoredRun) -> Comparison:
+    """Compare two runs."""
+    inputs = _differences(_flat(a.resolved), _flat(b.resolved))
+    ours, theirs = run_figures(a.record), run_figures(b.record)
+    metrics = [Difference(name=name, a=ours.get(name), b=theirs.get(name)) for name in dict.fromkeys([*ours, *theirs])]
+    return Comparison(inputs=tuple(inputs), metrics=tuple(metrics))
+
+
+def run_figures(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The single numbers of a run, by name with its unit."""
+    figures: dict[str, Any] = {name: record[name] for name in ("status", "elapsed_s", "wall_s", "examples", "epochs")}
+    epochs_s = record["epoch_s"]
+    figures["epoch_s (mean)"] = sum(epochs_s) / len(epochs_s) if epochs_s else None
+    figures["examples_per_s"] = record["examples"] / record["elapsed_s"] if record["elapsed_s"] else None
+    for group in ("updates", "update_share", "utilization"):
+        figures |= {f"{group}.{kind}": value for kind, value in record[group].items()}
+    for kind, found in record["staleness"].items():
+        figures[f"staleness.{kind} (mean)"] = found["mean"]
+    figures |= {f"batch.{worker}": size for worker, size in record["batch"].items()}
+    curve = record["loss"]
+    figures["loss (last, train)"] = curve[-1]["train"] if curve else None
+    figures["loss (last, test)"] = curve[-1]["test"] if curve else None
+    for level, time_s in (record["time_to_loss_s"] or {}).items():
+        figures[f"time_to_loss_s.{level}"] = time_s
+    return figures
+
+
+def print_comparison(found: Comparison, a: str, b: str) -> None:
+    """Print a comparison to stdout."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(markup=False, highlight=False, emoji=False, width=None)
+    if not found.inputs:
+        console.print("Inputs: the same.")
+    for title, rows in (("Inputs that differ", found.inputs), ("Results", found.metrics)):
+        if not rows:
+            continue
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+        for heading in ("", a, b):
+            table.add_column(heading, overflow="fold")
+        if rows is found.metrics:
+            table.add_column("change", justify="right")
+        for row in rows:
+            cells = [row.name, _cell(row.name, row.a), _cell(row.name, row.b)]
+            if rows is found.metrics:
+                cells.append("" if row.change is None else f"{100 * row.change:+.1f} %")
+            table.add_row(*cells)
+        console.print(table)
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        if name.split(" ")[0].split(".")[0].endswith("_s") and "per_s" not in name:
+            return seconds(float(value))
+        if name.startswith(("update_share", "utilization")):
+            return share(float(value))
+        return f"{value:,}" if isinstance(value, int) else number(value)
+    return str(value)
+
+
+def _kind(folder: Path) -> str:
+    if (folder / "study.json").is_file():
+        return "study"
+    if (folder / "run.json").is_file():
+        return "run"
+    raise BadInput(f"{folder}: holds neither run.json nor study.json; name a folder that --out made")
+
+
+def _studies(a: Path, b: Path) -> Comparison:
+    """Studies are compared by their inputs and the mean of every metric of every case that both have."""
+    first, second = (_read(folder / "study.json") for folder in (a, b))
+    inputs = _differences(_flat(first["study"]), _flat(second["study"]))
+    inputs += _differences(_flat({"versions": first["versions"]}), _flat({"versions": second["versions"]}))
+    ours, theirs = _flat(first["results"]), _flat(second["results"])
+    metrics = [Difference(name=name, a=ours.get(name), b=theirs.get(name)) for name in dict.fromkeys([*ours, *theirs])]
+    return Comparison(inputs=tuple(inputs), metrics=tuple(metrics))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with checking(str(path)):
+        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return value
+
+
+def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
+    names = dict.fromkeys([*a, *b])
+    return [Difference(name=name, a=a.get(name), b=b.get(name)) for name in names if a.get(name) != b.get(name)]
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested objects as dotted names; lists of plain values stay whole."""
+    return dict(_walk(value, prefix))
+
+
+def _walk(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _walk(item, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value):
+        for index, item in enumerate(value):
+            yield from _walk(item, f"{prefix}[{index}]")
+    else:
+        yield prefix, value

@@ -1,0 +1,110 @@
+"""Run one resolved plan on one of the two engines, and turn what comes back into a record and files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hetsgd.models.learner import Learner, NoLearner
+from hetsgd.models.policy import PolicyError
+from hetsgd.models.trace import Trace
+from hetsgd.studies.failure import RunFailed, checking
+from hetsgd.studies.record import EngineName, resolved_inputs, run_record, write_run
+from hetsgd.studies.resolve import Ready
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hetsgd.models.metrics import LossReference
+    from hetsgd.models.plan import ProgressSink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """A run that ended, in whatever way (`trace.status`). `parameters` (P,): the final model of a real run."""
+
+    engine: EngineName
+    ready: Ready
+    trace: Trace
+    wall_s: float
+    device: str = ""
+    parameters: NDArray[np.floating] | None = None
+
+    def record(self, reference: LossReference | None = None) -> dict[str, Any]:
+        """The `hetsgd.run/1` object."""
+        from hetsgd.models.metrics import metrics
+
+        found = metrics(self.trace, plan=self.ready.plan, loss_reference=reference)
+        return run_record(
+            self.ready.plan, found, engine=self.engine, learner=self.ready.learner, wall_s=self.wall_s,
+            device=self.device,
+        )  # fmt: skip
+
+    def save(self, folder: Path, record: Mapping[str, Any]) -> None:
+        """Write record, resolved inputs, trace and (real runs) the trained model into a folder."""
+        resolved = resolved_inputs(self.ready.plan, engine=self.engine, learner=self.ready.learner)
+        extra: Callable[[Path], None] | None = None if self.parameters is None else self._save_model
+        with checking():
+            write_run(folder, record=record, resolved=resolved, trace=self.trace, extra=extra)
+
+    def _save_model(self, folder: Path) -> None:
+        from hetsgd.real.state_dict import save_state_dict
+
+        if self.parameters is not None:
+            save_state_dict(folder / "model.pt", self.ready.plan.workload, self.parameters)
+
+
+def run_simulated(ready: Ready, progress: ProgressSink | None = None) -> Finished:
+    """Run the plan in the simulator.
+
+    Raises BadInput where the learner refuses the plan, RunFailed where the run breaks the contract.
+    """
+    from hetsgd.sim import simulate
+
+    begun_s = time.perf_counter()
+    learner = _learner(ready)
+    with _running():
+        trace = simulate(ready.plan, learner, progress=progress)
+    return Finished(engine="sim", ready=ready, trace=trace, wall_s=time.perf_counter() - begun_s)
+
+
+def run_real(ready: Ready, progress: ProgressSink | None = None) -> Finished:
+    """Run the plan on this machine's hardware; an interrupted run comes back with what it has."""
+    from hetsgd.real import train
+
+    with checking():
+        data = ready.data()
+    begun_s = time.perf_counter()
+    with _running():
+        trained = train(ready.plan, data, progress=progress)
+    return Finished(
+        engine="real",
+        ready=ready,
+        trace=trained.trace,
+        wall_s=time.perf_counter() - begun_s,
+        device=trained.device,
+        parameters=trained.parameters,
+    )
+
+
+def _learner(ready: Ready) -> Learner:
+    if ready.learner == "none":
+        return NoLearner()
+    from hetsgd.real.replay import ReplayLearner
+
+    with checking():
+        return ReplayLearner(ready.plan, ready.data())
+
+
+@contextmanager
+def _running() -> Iterator[None]:
+    """A policy that breaks the contract in the middle of a run is a failed run, not bad input."""
+    try:
+        yield
+    except PolicyError as error:
+        raise RunFailed(str(error)) from error

@@ -1,0 +1,54 @@
+"""Loss over time and over epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from hetsgd.studies.figures.style import legend_below, panels, themed
+
+_POINTS = 120
+
+
+def loss_figure(curves: pd.DataFrame, palette: Mapping[str, Any], along: str, goals: Mapping[str, float]) -> Figure:
+    """Training loss along `t_s` or `epoch`: the mean over seeds, the band from the lowest to the highest seed.
+
+    `curves` has the columns panel, policy, seed, t_s, epoch, train; `goals` the loss of the level by panel.
+    """
+    words = {"t_s": "time of training [s]", "epoch": "epochs of rows processed"}[along]
+    with themed():
+        titles = list(dict.fromkeys(curves["panel"]))
+        figure, axes = panels(titles)
+        for axis, title in zip(axes, titles, strict=True):
+            resampled = _on_one_grid(curves[curves["panel"] == title], along)
+            if not resampled.empty:
+                sns.lineplot(
+                    resampled, x=along, y="train", hue="policy", palette=dict(palette), errorbar=("pi", 100), ax=axis,
+                    hue_order=[label for label in palette if label in set(resampled["policy"])], linewidth=1.8,
+                )  # fmt: skip
+            if title in goals:
+                axis.axhline(goals[title], color="0.4", linestyle=":", linewidth=1.2, label="level that decides")
+            axis.set(xlabel=words, ylabel="training loss")
+            axis.set_xlim(left=0.0)
+        legend_below(figure, axes[0])
+    return figure
+
+
+def _on_one_grid(curves: pd.DataFrame, along: str) -> pd.DataFrame:
+    """Each run at the same points, linear between its evaluations, as far as its shortest seed goes."""
+    parts = []
+    for policy, runs in curves.groupby("policy", sort=False):
+        finite = runs[np.isfinite(runs["train"])]
+        by_seed = [run.sort_values(along) for _, run in finite.groupby("seed") if len(run) > 1]
+        if not by_seed:
+            continue
+        grid = np.linspace(0.0, min(float(run[along].iloc[-1]) for run in by_seed), _POINTS)
+        for number, run in enumerate(by_seed):
+            train = np.interp(grid, run[along].to_numpy(float), run["train"].to_numpy(float))
+            parts.append(pd.DataFrame({along: grid, "train": train, "policy": policy, "seed": number}))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[along, "train", "policy", "seed"])

@@ -1,0 +1,76 @@
+"""What all figures share: size, type, colours, one panel per machine, and how a figure becomes a file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import matplotlib as mpl
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+PANEL_WIDTH: Final = 5.0
+PANEL_HEIGHT: Final = 3.4
+CLASS_WORDS: Final = {"cpu": "CPU team", "accelerator": "accelerator"}
+CLASS_COLOURS: Final = {"cpu": "#4c72b0", "accelerator": "#dd8452"}
+
+_RC: Final = {
+    "font.size": 10, "axes.titlesize": 11, "axes.labelsize": 10, "legend.fontsize": 9, "xtick.labelsize": 9,
+    "ytick.labelsize": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "hetsgd",
+    "savefig.dpi": 150, "figure.constrained_layout.use": True,
+}  # fmt: skip
+
+
+@contextmanager
+def themed() -> Iterator[None]:
+    """The look of all figures, without touching the settings of a caller's notebook."""
+    with mpl.rc_context(), sns.axes_style("whitegrid", {"axes.edgecolor": "0.3", "grid.color": "0.9"}):
+        mpl.rcParams.update(_RC)
+        yield
+
+
+def colours(labels: Sequence[str]) -> dict[str, Any]:
+    """One colour per policy, by its place in the study."""
+    palette = sns.color_palette("colorblind" if len(labels) <= 10 else "husl", max(len(labels), 1))
+    # The yellow of the colour-blind palette is too light for thin lines on white.
+    palette = [(0.45, 0.4, 0.1) if tuple(round(part, 2) for part in colour) == (0.93, 0.88, 0.2) else colour
+               for colour in palette]  # fmt: skip
+    return dict(zip(labels, palette, strict=False))
+
+
+def panels(titles: Sequence[str], *, height: float = PANEL_HEIGHT, share_y: bool = True) -> tuple[Figure, list[Axes]]:
+    """A figure with one panel per title, at most three in a row."""
+    columns = min(len(titles), 3)
+    rows = -(-len(titles) // columns)
+    figure = Figure(figsize=(PANEL_WIDTH * columns + 0.4, height * rows))
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=share_y)
+    axes = [grid[index // columns][index % columns] for index in range(len(titles))]
+    for index in range(len(titles), rows * columns):
+        grid[index // columns][index % columns].set_axis_off()
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set_title(title, loc="left", weight="bold")
+    return figure, axes
+
+
+def legend_below(figure: Figure, axis: Axes, title: str = "") -> None:
+    """One legend for the whole figure, under the panels, from the handles of `axis`."""
+    handles, labels = axis.get_legend_handles_labels()
+    for each in figure.axes:
+        old = each.get_legend()
+        if old is not None:
+            old.remove()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6), frameon=False,
+                      title=title or None)  # fmt: skip
+
+
+def picture(figure: Figure, kind: str) -> bytes:
+    """The figure as a `png` or `svg` file; the same bytes for the same figure."""
+    buffer = io.BytesIO()
+    metadata: Mapping[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
+    with themed():
+        figure.savefig(buffer, format=kind, metadata=dict(metadata))
+    return buffer.getvalue()

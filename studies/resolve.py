@@ -1,0 +1,144 @@
+"""From names and settings, as a person gives them, to a plan that an engine can run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from hetsgd.models.edge import nearest
+from hetsgd.models.run import StopRule
+from hetsgd.studies.failure import BadInput, checking
+from hetsgd.studies.policy_file import load_policy
+
+if TYPE_CHECKING:
+    from hetsgd.models.data.dataset import Dataset
+    from hetsgd.models.machine import Machine
+    from hetsgd.models.plan import Plan
+    from hetsgd.models.workload_file import LoadedWorkload
+
+DEFAULT_STOP: Final = StopRule(seconds=5.0)
+LEARNERS: Final = ("replay", "surrogate", "none")
+_OWNERS: Final = ("policy", "run", "workload", "machine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One run as it is asked for. `settings` are the pairs of `--set`; values may be text or typed.
+
+    `learner` is `replay` or `none` for the simulator and `real` for training on hardware.
+    """
+
+    machine: str
+    workload: str
+    policy: str
+    settings: tuple[tuple[str, Any], ...] = ()
+    learner: str = "replay"
+    stop: StopRule | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A run that is fully resolved and checked; `data` loads the data set (once)."""
+
+    plan: Plan
+    learner: str
+    data: Callable[[], Dataset]
+
+
+def resolve(ask: Ask, *, check: bool = True) -> Ready:
+    """Resolve and check a run before anything is computed.
+
+    Raises BadInput where a name, a setting or their combination breaks a rule.
+    """
+    _check_learner(ask.learner)
+    parts = split_settings(ask.settings)
+    with checking():
+        from hetsgd.models.plan import Plan
+        from hetsgd.models.run_file import run_settings
+
+        machine = _machine(ask.machine, tuple(parts["machine"].items()))
+        loaded = _workload(ask.workload, tuple(parts["workload"].items()), ask.learner != "none")
+        run_values = dict(parts["run"]) if ask.seed is None else {**parts["run"], "seed": ask.seed}
+        defaults = dict(loaded.run)
+        stop = ask.stop
+        if stop is None and not _names_a_stop(defaults) and not _names_a_stop(run_values):
+            stop = DEFAULT_STOP
+        settings = run_settings(run_values, defaults=defaults, stop=stop)
+        plan = Plan(
+            machine=machine,
+            workload=loaded.workload,
+            policy=ask.policy,
+            recipe=load_policy(ask.policy, parts["policy"]),
+            run=settings,
+        )
+    if check:
+        check_plan(plan, ask.learner)
+    return Ready(plan=plan, learner=ask.learner, data=loaded.data)
+
+
+@lru_cache(maxsize=8)
+def _machine(name: str, overrides: tuple[tuple[str, Any], ...]) -> Machine:
+    from hetsgd.models.machine_file import load_machine
+
+    return load_machine(name, dict(overrides))
+
+
+@lru_cache(maxsize=4)
+def _workload(name: str, overrides: tuple[tuple[str, Any], ...], data: bool) -> LoadedWorkload:
+    """Kept, since a study resolves many runs of one workload, whose data take a while to load."""
+    from hetsgd.models.workload_file import load_workload
+
+    return load_workload(name, dict(overrides), data=data)
+
+
+def check_plan(plan: Plan, learner: str) -> None:
+    """Raise BadInput where machine, policy and run settings do not suit each other, before anything runs."""
+    from hetsgd.models.coordinator import check_recipe
+
+    with checking():
+        fleet = plan.fleet()
+        check_recipe(plan.recipe, fleet, plan.run)
+        plan.recipe.begin(fleet)
+    if learner == "none":
+        if plan.run.stop.target_loss is not None:
+            raise BadInput("--target-loss: learner none computes no loss, so it cannot stop the run; use replay")
+        if plan.recipe.reads_losses:
+            raise BadInput(f"--learner: policy {plan.policy} reads losses, which learner none does not compute")
+
+
+def split_settings(settings: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The settings by what they belong to: policy, run, workload, machine; later ones win.
+
+    >>> split_settings([("run.lookahead", 1), ("policy.alpha", 2)])["policy"]
+    {'alpha': 2}
+    """
+    parts: dict[str, dict[str, Any]] = {owner: {} for owner in _OWNERS}
+    for key, value in settings:
+        owner, dot, name = key.partition(".")
+        if not dot or not name:
+            raise BadInput(f"--set: {key}: must be OWNER.KEY with OWNER one of {', '.join(_OWNERS)}")
+        if owner not in parts:
+            raise BadInput(f"--set: {key}: no such owner {owner!r}, {nearest(owner, _OWNERS)}")
+        parts[owner][name] = value
+    return parts
+
+
+def with_machine(ready: Ready, **changes: Any) -> Ready:
+    """The same run on a machine with some values changed (as `train --cpu-lanes` does)."""
+    with checking():
+        machine = replace(ready.plan.machine, **changes)
+    return replace(ready, plan=replace(ready.plan, machine=machine))
+
+
+def _names_a_stop(values: Mapping[str, Any]) -> bool:
+    return any(values.get(key) is not None for key in ("seconds", "epochs", "updates"))
+
+
+def _check_learner(learner: str) -> None:
+    if learner == "surrogate":
+        raise BadInput("--learner: a surrogate is not part of this version; use replay (real gradients) or none")
+    if learner not in (*LEARNERS, "real"):
+        raise BadInput(f"--learner: {learner!r} is no learner, {nearest(learner, LEARNERS)}")

@@ -1,0 +1,105 @@
+"""A run as a table for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hetsgd.studies.interval import number, seconds, share
+
+_CLASSES = ("cpu", "accelerator")
+
+
+def print_summary(record: Mapping[str, Any]) -> None:
+    """Print a run's record to stdout: what was run, how it ended, then the figures."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in summary_rows(record):
+        table.add_row(name, value)
+    # Values are names and numbers of any kind: no markup, and no wrapping when the output is a pipe.
+    console = Console(markup=False, highlight=False, soft_wrap=True, emoji=False)
+    console.print(table)
+
+
+def summary_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The lines of the summary: names and values in words."""
+    rows = [
+        ("policy", _policy(record["policy"])),
+        ("machine", _machine(record)),
+        ("workload", _workload(record["workload"])),
+        ("status", _status(record)),
+        ("time", f"{seconds(record['elapsed_s'])} of training ({_clock(record)}, {seconds(record['wall_s'])} to run)"),
+        ("work", _work(record)),
+        ("epoch", _epochs(record["epoch_s"])),
+        ("update share", _by_class(record["update_share"], share)),
+        ("utilization", _by_class(record["utilization"], share)),
+        ("batch", ", ".join(f"{worker} {size}" for worker, size in record["batch"].items()) or "-"),
+        ("staleness", _staleness(record["staleness"])),
+        ("loss", _loss(record["loss"])),
+    ]
+    if record["time_to_loss_s"]:
+        levels = record["time_to_loss_s"].items()
+        rows.append(("time to loss", ", ".join(f"{float(level):.0%} {seconds(time)}" for level, time in levels)))
+    rows += [("fault", f"{fault['worker']} at {seconds(fault['at_s'])}: {fault['kind']}") for fault in record["faults"]]
+    return rows
+
+
+def _policy(policy: Mapping[str, Any]) -> str:
+    keys = ", ".join(f"{key}={value}" for key, value in policy["keys"].items())
+    return f"{policy['name']} ({keys})" if keys else str(policy["name"])
+
+
+def _machine(record: Mapping[str, Any]) -> str:
+    machine = record["machine"]
+    devices = ", ".join(device["name"] for device in machine["accelerators"]) or "no accelerator"
+    assumed = len(machine.get("assumed", ()))
+    note = f"; {assumed} values assumed" if assumed and record["engine"] == "sim" else ""
+    return f"{machine['name']} ({machine['cpu_lanes']} CPU lanes, {devices}{note})"
+
+
+def _workload(workload: Mapping[str, Any]) -> str:
+    widths = "-".join(str(width) for width in (workload["features"], *workload["hidden"], workload["outputs"]))
+    return f"{workload['name']} ({widths}, {workload['precision']}, {workload['rows']:,} rows of {workload['dataset']})"
+
+
+def _status(record: Mapping[str, Any]) -> str:
+    reason = record["stop_reason"]
+    return f"{record['status']} ({reason})" if reason else str(record["status"])
+
+
+def _clock(record: Mapping[str, Any]) -> str:
+    return f"virtual, learner {record['learner']}" if record["engine"] == "sim" else f"measured, {record['device']}"
+
+
+def _work(record: Mapping[str, Any]) -> str:
+    updates = sum(record["updates"].values())
+    return f"{record['examples']:,} rows, {number(record['epochs'])} epochs, {updates:,.0f} updates"
+
+
+def _epochs(epochs_s: list[float]) -> str:
+    if not epochs_s:
+        return "none finished"
+    return f"{seconds(sum(epochs_s) / len(epochs_s))} on average over {len(epochs_s)}, evaluation included"
+
+
+def _by_class(values: Mapping[str, Any], words: Any) -> str:
+    return ", ".join(f"{kind} {words(values[kind])}" for kind in _CLASSES)
+
+
+def _staleness(staleness: Mapping[str, Any]) -> str:
+    parts = [
+        f"{kind} mean {number(found['mean'])}, median {found['p50']}, 95 % {found['p95']}"
+        for kind, found in staleness.items()
+    ]
+    return "; ".join(parts) or "-"
+
+
+def _loss(points: list[Mapping[str, Any]]) -> str:
+    if not points:
+        return "not computed"
+    first, last = points[0], points[-1]
+    test = "" if last["test"] is None else f", test {number(last['test'])}"
+    score = "" if last["test_score"] is None else f", test score {share(last['test_score'])}"
+    return f"{number(first['train'])} at the start, {number(last['train'])} at the end{test}{score}"

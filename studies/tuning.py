@@ -1,0 +1,110 @@
+"""Choose each policy's grid point from short pilot runs, the same budget for every policy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hetsgd.studies.case import Case
+from hetsgd.studies.record import StoredRun
+from hetsgd.studies.results import final_loss, reference_over, time_to
+from hetsgd.studies.study import Pilot, Settings, Study
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The settings that a policy enters with on one machine and workload, and why.
+
+    `time_s` to the level in the pilot (None: not reached), `loss` at its end, `tried` grid points, `at_edge` the
+    grid keys whose chosen value is the smallest or largest tried, so that a better one may lie outside.
+    """
+
+    machine: str
+    workload: str
+    label: str
+    settings: Settings
+    time_s: float | None
+    loss: float
+    tried: int
+    at_edge: tuple[str, ...]
+
+
+def pilot_cases(study: Study, pilot: Pilot) -> tuple[Case, ...]:
+    """Every grid point of every policy on every machine, once."""
+    return tuple(
+        Case(role="pilot", machine=machine, workload=workload, label=variant.label, policy=variant.policy,
+             seed=pilot.seed, settings=(*study.settings, *point))
+        for machine in study.machines
+        for workload in study.workloads
+        for variant in study.variants
+        for point in variant.points
+    )  # fmt: skip
+
+
+def choose(study: Study, found: Mapping[Case, StoredRun]) -> tuple[Choice, ...]:
+    """The best grid point of each policy: the first to the study's level of the best pilot loss, else lowest loss.
+
+    The level is relative to the pilots of all policies on that machine and workload. Ties go to the first point.
+    """
+    choices = []
+    for machine in study.machines:
+        for workload in study.workloads:
+            own = {case: run for case, run in found.items() if (case.machine, case.workload) == (machine, workload)}
+            choices += [
+                _choose(study, machine, workload, variant.label, own)
+                for variant in study.variants
+                if any(case.label == variant.label for case in own)
+            ]
+    return tuple(choices)
+
+
+def _choose(study: Study, machine: str, workload: str, label: str, own: Mapping[Case, StoredRun]) -> Choice:
+    reference = reference_over(run.record for run in own.values())
+    mine = {case: run.record for case, run in own.items() if case.label == label}
+
+    def order(case: Case) -> tuple[float, float]:
+        time_s = None if mine[case]["status"] == "diverged" else time_to(mine[case], reference, study.level)
+        return math.inf if time_s is None else time_s, final_loss(mine[case])
+
+    best = min(mine, key=order)
+    time_s, loss = order(best)
+    variant = next(variant for variant in study.variants if variant.label == label)
+    return Choice(
+        machine=machine,
+        workload=workload,
+        label=label,
+        settings=best.settings,
+        time_s=time_s if math.isfinite(time_s) else None,
+        loss=loss,
+        tried=len(mine),
+        at_edge=_edges(variant.grid, dict(best.settings)),
+    )
+
+
+def _edges(grid: Sequence[tuple[str, Sequence[object]]], chosen: Mapping[str, object]) -> tuple[str, ...]:
+    at_edge = []
+    for key, values in grid:
+        numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+        if len(numbers) > 1 and len(numbers) == len(values) and chosen.get(key) in (min(numbers), max(numbers)):
+            at_edge.append(key)
+    return tuple(at_edge)
+
+
+def untuned(study: Study) -> tuple[Choice, ...]:
+    """Without a pilot every grid point enters as it is, labelled by its point where there are several."""
+    return tuple(
+        Choice(machine=machine, workload=workload, label=_label(variant.label, variant.settings, point, variant.points),
+               settings=(*study.settings, *point), time_s=None, loss=math.nan, tried=0, at_edge=())
+        for machine in study.machines
+        for workload in study.workloads
+        for variant in study.variants
+        for point in variant.points
+    )  # fmt: skip
+
+
+def _label(label: str, fixed: Settings, point: Settings, points: Sequence[Settings]) -> str:
+    if len(points) == 1:
+        return label
+    varied = [f"{key.split('.', 1)[-1]}={value}" for key, value in point[len(fixed) :]]
+    return f"{label} {' '.join(varied)}"

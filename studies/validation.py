@@ -1,0 +1,249 @@
+"""Predicted against measured: both engines under the same seeds, beside the spread of the real repeats."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Final, Literal
+
+from hetsgd.models.loss_curve import LossReference
+from hetsgd.studies.results import Panel, Record, examples_per_s, final_loss, mean_epoch_s, time_to
+
+ErrorKind = Literal["relative", "absolute"]
+TIME: Final = "time_to_loss_s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One metric that is predicted and measured; `absolute` errors are differences of shares."""
+
+    name: str
+    error: ErrorKind
+    value: Callable[[Record, LossReference | None], float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One policy and metric. `predicted` and `measured` are means (None: missing in some run); lists hold each run.
+
+    `error`: (predicted - measured) / measured, or the difference where the metric is a share.
+    """
+
+    label: str
+    metric: str
+    kind: ErrorKind
+    predicted_all: tuple[float | None, ...]
+    measured_all: tuple[float | None, ...]
+
+    @property
+    def predicted(self) -> float | None:
+        """Mean over the simulated runs."""
+        return _mean(self.predicted_all)
+
+    @property
+    def measured(self) -> float | None:
+        """Mean over the real runs."""
+        return _mean(self.measured_all)
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over the real runs."""
+        values = _complete(self.measured_all)
+        return statistics.stdev(values) if values is not None and len(values) > 1 else None
+
+    @property
+    def error(self) -> float | None:
+        """Error of the predicted mean against the measured mean."""
+        return _error(self.predicted, self.measured, self.kind)
+
+    @property
+    def noise(self) -> tuple[float, ...]:
+        """Errors of every real run against every later one: what repeating alone makes."""
+        errors = [_error(b, a, self.kind) for a, b in combinations(self.measured_all, 2)]
+        return tuple(abs(error) for error in errors if error is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """All rows of one machine and workload, with what they add up to."""
+
+    machine: str
+    workload: str
+    level: float
+    repeats: int
+    reference: LossReference | None
+    rows: tuple[Row, ...]
+
+    @property
+    def median_error(self) -> float | None:
+        """Median absolute relative error of time to loss, over policies and levels reached in both."""
+        errors = [abs(row.error) for row in self.rows if row.metric.startswith(TIME) and row.error is not None]
+        return statistics.median(errors) if errors else None
+
+    @property
+    def noise_floor(self) -> float | None:
+        """The same between two real runs of one policy and seed set: no prediction can be expected to be better."""
+        noise = [error for row in self.rows if row.metric.startswith(TIME) for error in row.noise]
+        return statistics.median(noise) if noise else None
+
+    @property
+    def times(self) -> tuple[Row, ...]:
+        """Time to the level that decides, of the policies that reached it in both."""
+        name = f"{TIME}.{self.level:g}"
+        rows = [row for row in self.rows if row.metric == name]
+        return tuple(row for row in rows if row.predicted is not None and row.measured is not None)
+
+    @property
+    def kendall_tau(self) -> float | None:
+        """Agreement of the two rankings by time to the level (1: the same, -1: reversed); None below 2 policies."""
+        rows = self.times
+        if len(rows) < 2:
+            return None
+        from scipy.stats import kendalltau
+
+        tau = float(kendalltau([row.predicted for row in rows], [row.measured for row in rows]).statistic)
+        return tau if math.isfinite(tau) else None
+
+    def as_json(self) -> dict[str, Any]:
+        """The `hetsgd.validation/1` object."""
+        policies: dict[str, dict[str, Any]] = {}
+        for row in self.rows:
+            policies.setdefault(row.label, {})[row.metric] = {
+                "predicted": row.predicted,
+                "measured": {"mean": row.measured, "spread": row.spread, "values": list(row.measured_all)},
+                "error": row.error,
+                "error_kind": row.kind,
+            }
+        return {
+            "schema": "hetsgd.validation/1",
+            "machine": self.machine,
+            "workload": self.workload,
+            "level": self.level,
+            "repeats": self.repeats,
+            "loss_reference": None if self.reference is None else [self.reference.initial, self.reference.best],
+            "policies": policies,
+            "kendall_tau": self.kendall_tau,
+            "median_error": self.median_error,
+            "noise_floor": self.noise_floor,
+            "verdict": self.verdict(),
+        }
+
+    def verdict(self) -> str:
+        """Whether the prediction held here, in words and with the figures that say so."""
+        rows, error, floor = self.times, self.median_error, self.noise_floor
+        if not rows or error is None:
+            return (
+                f"Whether the prediction holds on {self.machine} is not established: no policy reached the levels "
+                "of loss in both engines."
+            )
+        first = min(rows, key=lambda row: row.predicted or 0.0).label, min(rows, key=lambda row: row.measured or 0.0).label
+        winner = f"{first[0]} was predicted first and was measured first" if first[0] == first[1] else (
+            f"{first[0]} was predicted first, but {first[1]} was measured first"
+        )  # fmt: skip
+        tau = self.kendall_tau
+        order = "" if tau is None else f" The rankings of {len(rows)} policies agree with Kendall's tau {tau:.2f}."
+        beside = "" if floor is None else f", {_beside(error, floor)} (two real runs differ by {100 * floor:.0f} %)"
+        held = _held(first[0] == first[1], error, floor, tau)
+        return (
+            f"On {self.machine} the prediction {held}: {winner}. The median error of time to loss is "
+            f"{100 * error:.0f} %{beside}.{order}"
+        )
+
+
+def measures(levels: Sequence[float]) -> tuple[Measure, ...]:
+    """The metrics that are compared."""
+    times = [Measure(name=f"{TIME}.{level:g}", error="relative", value=_time_at(level)) for level in levels]
+    return (
+        *times,
+        Measure(name="epoch_s", error="relative", value=lambda record, _: mean_epoch_s(record)),
+        Measure(name="examples_per_s", error="relative", value=lambda record, _: examples_per_s(record)),
+        Measure(name="final_loss", error="relative", value=lambda record, _: _finite(final_loss(record))),
+        Measure(name="update_share.cpu", error="absolute", value=lambda record, _: record["update_share"]["cpu"]),
+        Measure(name="utilization.cpu", error="absolute", value=lambda record, _: record["utilization"]["cpu"]),
+        Measure(
+            name="utilization.accelerator", error="absolute",
+            value=lambda record, _: record["utilization"]["accelerator"],
+        ),
+    )  # fmt: skip
+
+
+def validate_panel(panel: Panel, level: float) -> Validation:
+    """Tabulate the predicted and measured runs of one machine and workload."""
+    labels = [label for label in panel.measured if label in panel.predicted]
+    rows = [_row(label, measure, panel) for label in labels for measure in measures(panel.levels)]
+    return Validation(
+        machine=panel.machine,
+        workload=panel.workload,
+        level=level,
+        repeats=max((len(panel.measured[label]) for label in labels), default=0),
+        reference=panel.reference,
+        rows=tuple(rows),
+    )
+
+
+def _row(label: str, measure: Measure, panel: Panel) -> Row:
+    def values(records: Sequence[Record]) -> tuple[float | None, ...]:
+        return tuple(measure.value(record, panel.reference) for record in records)
+
+    return Row(
+        label=label,
+        metric=measure.name,
+        kind=measure.error,
+        predicted_all=values(panel.predicted[label]),
+        measured_all=values(panel.measured[label]),
+    )
+
+
+def _time_at(level: float) -> Callable[[Record, LossReference | None], float | None]:
+    return lambda record, reference: time_to(record, reference, level)
+
+
+def _held(same_first: bool, error: float, floor: float | None, tau: float | None) -> str:
+    within = floor is not None and error <= 2.0 * floor
+    if same_first and within:
+        return "held"
+    if same_first:
+        return "held for the winner, not for the times"
+    if within or (tau is not None and tau >= 0.6):
+        return "held in part"
+    return "did not hold"
+
+
+def _beside(error: float, floor: float) -> str:
+    if error <= floor:
+        return "no more than real runs differ from each other"
+    return f"{error / floor:.1f} times what real runs differ from each other" if floor else "more than real runs differ"
+
+
+def _error(predicted: float | None, measured: float | None, kind: ErrorKind) -> float | None:
+    if predicted is None or measured is None:
+        return None
+    if kind == "absolute":
+        return predicted - measured
+    return (predicted - measured) / measured if measured else None
+
+
+def _complete(values: Sequence[float | None]) -> list[float] | None:
+    """The values, or None where one is missing: a mean over the runs that happened to get there would mislead."""
+    found = [value for value in values if value is not None]
+    return found if found and len(found) == len(values) else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    found = _complete(values)
+    return None if found is None else math.fsum(found) / len(found)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def by_metric(rows: Sequence[Row]) -> Mapping[str, list[Row]]:
+    """The rows by metric, in order."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.metric, []).append(row)
+    return found
