@@ -1,0 +1,260 @@
+"""What a step, a transfer, a merge and an evaluation cost on a machine: rooflines over shared memory and links.
+
+A `Load` says how long a piece of work takes when nothing else runs, and what it draws from shared DRAM meanwhile.
+An engine in virtual time stretches it when the DRAM is short; on its own it takes `alone_s`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from hetsgd.models.machine import Accelerator, Link, Machine, Socket
+from hetsgd.models.policy import Merge, Write
+from hetsgd.models.workload import Precision, Workload
+
+EVALUATION_CHUNK_ROWS: Final = 4096
+"""Rows of one forward pass of an evaluation (as in the code of arXiv:2004.08771)."""
+
+Tier = Literal["l2", "l3", "dram"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """One piece of work: seconds when nothing else runs, and bytes that it draws from shared DRAM meanwhile."""
+
+    alone_s: float
+    dram_bytes: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.alone_s < math.inf:
+            raise ValueError(f"load: alone_s must be > 0 and finite, got {self.alone_s}")
+
+
+def batch_efficiency(batch: int, half_batch: float) -> float:
+    """Share of its peak that a processor reaches at this batch: B / (B + half_batch).
+
+    Follows from a step time that is affine in the batch, as measured step times of fully connected nets are.
+
+    >>> batch_efficiency(32, 32.0)
+    0.5
+    """
+    return batch / (batch + half_batch)
+
+
+def flops_s(flops: float, peak_per_s: float, batch: int, half_batch: float) -> float:
+    """Seconds of arithmetic at a batch: flops / (peak x efficiency).
+
+    >>> flops_s(1e9, 1e9, 10, 10.0)
+    2.0
+    """
+    return flops / (peak_per_s * batch_efficiency(batch, half_batch))
+
+
+def roofline_s(arithmetic_s: float, memory_bytes: float, bytes_per_s: float) -> float:
+    """The longer of arithmetic and memory traffic, which overlap (Williams et al. 2009, the roofline model).
+
+    >>> roofline_s(2.0, 30.0, 10.0), roofline_s(5.0, 30.0, 10.0)
+    (3.0, 5.0)
+    """
+    return max(arithmetic_s, memory_bytes / bytes_per_s)
+
+
+def weight_passes(write: Write, *, fused: bool) -> int:
+    """How often a step goes through the weights in memory.
+
+    The forward and the backward pass read them (2) and a `gradient` is written once (3). An update reads weights
+    and gradient and writes weights (6 in all); fused into the product that makes the gradient, as a core does when
+    it accumulates into the weights, it reads and writes the weights only (4). With 4 passes of 8 bytes the published
+    CPU epochs of arXiv:2004.08771 come to one DRAM bandwidth per server.
+
+    >>> weight_passes("gradient", fused=True), weight_passes("in_place", fused=True), weight_passes("keep", fused=False)
+    (3, 4, 6)
+    """
+    if write == "gradient":
+        return 3
+    return 4 if fused else 6
+
+
+def activation_bytes(workload: Workload, batch: int) -> float:
+    """Bytes of one step's rows and activations: rows read once; outputs and their errors written and read once each.
+
+    >>> w = Workload(name="w", dataset="d", rows=1, test_rows=0, features=3, outputs=2, hidden=(4,))
+    >>> activation_bytes(w, 10) == 10 * (w.row_bytes + 4 * (4 + 2) * w.item_bytes)
+    True
+    """
+    return batch * (workload.row_bytes + 4.0 * sum(workload.widths[1:]) * workload.item_bytes)
+
+
+def core_flops(socket: Socket, precision: Precision) -> float:
+    """Peak of one core at a precision."""
+    return socket.core_flops_float32 if precision == "float32" else socket.core_flops_float64
+
+
+def accelerator_flops(accelerator: Accelerator, precision: Precision) -> float:
+    """Peak of an accelerator at a precision."""
+    return accelerator.flops_float32 if precision == "float32" else accelerator.flops_float64
+
+
+def weights_tier(machine: Machine, workload: Workload) -> Tier:
+    """Where the lanes of the CPU team find the weights.
+
+    One lane alone keeps weights in its L2 if they fit. Several lanes write them in turn, so that each finds the lines
+    of the others in the L3 they share, if all are on one socket, it is large enough and its rate is known; across
+    sockets a written line comes through the memory of its home socket.
+    """
+    used = lanes_per_socket(machine)
+    first = machine.sockets[0]
+    if sum(used) == 1 and workload.model_bytes <= first.l2_bytes:
+        return "l2"
+    one_socket = sum(count > 0 for count in used) == 1
+    if one_socket and first.core_l3_bandwidth_bytes_per_s > 0.0 and workload.model_bytes <= first.l3_bytes:
+        return "l3"
+    return "dram"
+
+
+def lane_socket(machine: Machine, lane: int) -> int:
+    """Index of the socket that a lane runs on: lanes go round the sockets, past those that are full."""
+    order: list[int] = []
+    left = [socket.logical_cpus for socket in machine.sockets]
+    while len(order) <= lane:
+        order += [index for index, free in enumerate(left) if free > 0]
+        left = [free - 1 for free in left]
+        if all(free <= 0 for free in left) and len(order) <= lane:
+            raise ValueError(f"machine {machine.name}: lane {lane} is beyond its {machine.logical_cpus} logical CPUs")
+    return order[lane]
+
+
+def lanes_per_socket(machine: Machine) -> tuple[int, ...]:
+    """Lanes of the CPU team on each socket."""
+    homes = [lane_socket(machine, lane) for lane in range(machine.cpu_lanes)]
+    return tuple(homes.count(index) for index in range(len(machine.sockets)))
+
+
+def memory_socket(machine: Machine, lane: int) -> Socket:
+    """The socket whose DRAM a lane's weights come from: that of first touch, or its own when interleaved."""
+    index = lane_socket(machine, lane) if machine.weights_on == "interleaved" else 0
+    return machine.sockets[index]
+
+
+def core_share(socket: Socket, lanes: int) -> float:
+    """Share of a core that each of `lanes` lanes on this socket has: 1, less when hardware threads share cores."""
+    return min(1.0, socket.cores / lanes) if lanes else 1.0
+
+
+def lane_step(
+    workload: Workload, socket: Socket, *, batch: int, write: Write = "in_place", tier: Tier = "dram", lanes: int = 1
+) -> Load:
+    """One gradient step of one lane, with `lanes` lanes on its socket.
+
+    overhead + max(flops / (core peak x B / (B + half)), passes x model bytes / core rate of the tier); from DRAM the
+    traffic is shared with the other lanes, from L2 it counts as arithmetic.
+    """
+    share = core_share(socket, lanes)
+    peak = core_flops(socket, workload.precision) * share
+    busy_s = flops_s(workload.step_flops(batch), peak, batch, socket.half_batch)
+    traffic = float(weight_passes(write, fused=True) * workload.model_bytes)
+    return _through_tier(socket, busy_s, traffic, tier, share)
+
+
+def lane_forward(workload: Workload, socket: Socket, *, rows: int, tier: Tier = "dram", lanes: int = 1) -> Load:
+    """Loss over `rows` rows on one lane, in chunks: forward arithmetic against weights once per chunk and the rows."""
+    share = core_share(socket, lanes)
+    peak = core_flops(socket, workload.precision) * share
+    chunk = min(rows, EVALUATION_CHUNK_ROWS)
+    busy_s = flops_s(workload.forward_flops(rows), peak, chunk, socket.half_batch)
+    traffic = float(chunks(rows) * workload.model_bytes + rows * workload.row_bytes)
+    return _through_tier(socket, busy_s, traffic, "dram" if tier == "dram" else "l3", share)
+
+
+def _through_tier(socket: Socket, busy_s: float, traffic: float, tier: Tier, share: float) -> Load:
+    if tier == "l2":
+        return Load(alone_s=socket.step_overhead_s + busy_s)
+    if tier == "l3" and socket.core_l3_bandwidth_bytes_per_s > 0.0:
+        rate = socket.core_l3_bandwidth_bytes_per_s * share
+        return Load(alone_s=socket.step_overhead_s + roofline_s(busy_s, traffic, rate))
+    alone_s = roofline_s(busy_s, traffic, socket.core_bandwidth_bytes_per_s * share)
+    return Load(alone_s=socket.step_overhead_s + alone_s, dram_bytes=traffic)
+
+
+def chunks(rows: int) -> int:
+    """Forward passes of an evaluation of `rows` rows.
+
+    >>> chunks(4096), chunks(4097)
+    (1, 2)
+    """
+    return -(-rows // EVALUATION_CHUNK_ROWS)
+
+
+def launch_s(workload: Workload, accelerator: Accelerator) -> float:
+    """Kernel launches of one gradient step with their synchronisation: kernels per layer x layers x launch."""
+    return accelerator.kernels_per_layer * (len(workload.widths) - 1) * accelerator.launch_s
+
+
+def accelerator_step(workload: Workload, accelerator: Accelerator, *, batch: int, write: Write = "in_place") -> Load:
+    """One gradient step of an accelerator on its replica.
+
+    launches + max(flops / (peak x B / (B + half)), bytes / memory bandwidth), with bytes of weights (update not
+    fused) and activations. A stand-in computes as a core does: fused, and its weights come from shared DRAM unless
+    they fit its L2.
+    """
+    own = write != "gradient"
+    passes = weight_passes("in_place" if own else "gradient", fused=accelerator.stand_in)
+    peak = accelerator_flops(accelerator, workload.precision)
+    busy_s = flops_s(workload.step_flops(batch), peak, batch, accelerator.half_batch)
+    traffic = float(passes * workload.model_bytes)
+    if accelerator.stand_in and workload.model_bytes <= accelerator.l2_bytes:
+        return Load(alone_s=launch_s(workload, accelerator) + busy_s)
+    shared = traffic if accelerator.stand_in else 0.0
+    if not accelerator.stand_in:
+        traffic += activation_bytes(workload, batch)
+    busy_s = roofline_s(busy_s, traffic, accelerator.memory_bandwidth_bytes_per_s)
+    return Load(alone_s=launch_s(workload, accelerator) + busy_s, dram_bytes=shared)
+
+
+def accelerator_forward(workload: Workload, accelerator: Accelerator, *, rows: int) -> Load:
+    """Loss over `rows` rows on an accelerator, in chunks; a forward pass takes a third of a step's launches.
+
+    The copies of the model and the rows are transfers of their own.
+    """
+    chunk = min(rows, EVALUATION_CHUNK_ROWS)
+    peak = accelerator_flops(accelerator, workload.precision)
+    busy_s = flops_s(workload.forward_flops(rows), peak, chunk, accelerator.half_batch)
+    traffic = float(chunks(rows) * workload.model_bytes) + activation_bytes(workload, rows) / 2.0
+    busy_s = roofline_s(busy_s, traffic, accelerator.memory_bandwidth_bytes_per_s)
+    return Load(alone_s=chunks(rows) * launch_s(workload, accelerator) / 3.0 + busy_s)
+
+
+def transfer_s(link: Link, size_bytes: int, *, pinned: bool) -> float:
+    """A transfer over one link that nothing else uses: latency + bytes / rate.
+
+    >>> link = Link(name="l", ends=("a", "b"), latency_s=1.0, pinned_bytes_per_s=8.0, pageable_bytes_per_s=4.0)
+    >>> transfer_s(link, 16, pinned=True), transfer_s(link, 16, pinned=False)
+    (3.0, 5.0)
+    """
+    return link.latency_s + size_bytes / link.bytes_per_s(pinned)
+
+
+def merge_bytes(merge: Merge, model_bytes: int, *, host_write_backs: int = 0) -> int:
+    """Bytes that a merge moves in host memory: each operand read or written once.
+
+    With n inputs: `overwrite` reads a replica and writes the model (2 passes); `gradient` and `average` read n inputs
+    and the model and write it (n + 2; momentum reads and writes its velocity, compensation reads n more); `delta`
+    also reads what the replicas were started from (2n + 2); `elastic` writes the replicas too (2n + 2). A replica in
+    host memory that is written back costs two passes more.
+
+    >>> merge_bytes(Merge(inputs=(1, 2), rule="average", weights=(0.5, 0.5)), 100)
+    400
+    """
+    n = len(merge.inputs)
+    passes = {
+        "overwrite": 2,
+        "discard": 0,
+        "gradient": n + 2,
+        "average": n + 2,
+        "delta": 2 * n + 2,
+        "elastic": 2 * n + 2,
+    }
+    extra = (2 if merge.momentum > 0.0 else 0) + (n if merge.compensate > 0.0 else 0)
+    return (passes[merge.rule] + extra + 2 * host_write_backs) * model_bytes

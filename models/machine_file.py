@@ -1,0 +1,261 @@
+"""Machines from files: built-in TOML files, one's own, the machine at hand, or an object of a Python module.
+
+A figure of a machine file is written `key = { value = 76.8e9, source = "where it is from" }`, or with `assumed = "why"`
+where no source gives it; a figure without either is refused. Units are in the keys.
+"""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from hetsgd.models.edge import nearest, problems, unknown_key
+from hetsgd.models.machine import Accelerator, Link, Machine, Noise, Placement, Socket
+from hetsgd.models.machine_local import local_machine
+from hetsgd.models.machine_names import LOCAL, MACHINE_FOLDER, machine_names
+
+_Value = TypeVar("_Value")
+_ENTRIES: Final[dict[str, type]] = {"socket": Socket, "accelerator": Accelerator, "link": Link}
+_PLAIN: Final = frozenset({"like", "device", "ends"})
+_TOP: Final = ("name", "description", "machine", "noise", *_ENTRIES)
+_SETTINGS: Final = ("cpu_lanes", "message_s", "decision_s", "pinned", "weights_on")
+
+
+class MachineError(ValueError):
+    """A machine's file or overrides break a rule; the message names file, field, rule and value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MachineTable:
+    """The keys of `[machine]`; `accelerators`: how many of those listed are used (None: all)."""
+
+    cpu_lanes: int
+    message_s: float
+    decision_s: float
+    accelerators: int | None = None
+    pinned: bool = True
+    weights_on: Placement = "one_socket"
+
+
+def load_machine(
+    name_or_path: str | Path,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    accelerators: Sequence[Accelerator] = (),
+    links: Sequence[Link] = (),
+) -> Machine:
+    """A built-in machine, a TOML file, `local` or `package.module:object`, with `machine.KEY=V` overrides.
+
+    Keys are those of the machine (`cpu_lanes`, `accelerators`: how many are used, `message_s`, ...), of its noise
+    (`cpu_sigma`), or `ENTRY.KEY` of one socket, accelerator or link (`pcie0.latency_s`); values may be text or typed.
+    `accelerators` and `links` describe the devices that were found at hand, for `local` only.
+
+    Raises MachineError, which names file, field, rule and value.
+    """
+    given = dict(overrides or {})
+    text = str(name_or_path)
+    used = _count(given.pop("accelerators", None))
+    if text == LOCAL:
+        machine = local_machine(accelerators, links, used=used)
+    elif ":" in text and not text.endswith(".toml") and not Path(text).exists():
+        machine = _using(_from_module(text), used, text)
+    else:
+        path = _find(text)
+        machine = _read_machine(path, used)
+    return _override(machine, given)
+
+
+def _count(value: object) -> int | None:
+    if value is None:
+        return None
+    try:
+        count = TypeAdapter(int).validate_python(value)
+    except ValidationError:
+        count = -1
+    if count < 0:
+        raise MachineError(f"--set: machine.accelerators: must be a whole number >= 0, got {value!r}")
+    return count
+
+
+def _find(text: str) -> Path:
+    if text in machine_names():
+        return MACHINE_FOLDER / f"{text}.toml"
+    path = Path(text).expanduser()
+    if path.suffix == ".toml" or path.is_file():
+        return path
+    raise MachineError(
+        f"machine {text!r}: neither a built-in machine nor a .toml file nor package.module:object, "
+        f"{nearest(text, machine_names())}"
+    )
+
+
+# -- files -------------------------------------------------------------------------------------------------------
+
+
+class _Origins:
+    """Where each figure comes from, collected while a file is read."""
+
+    def __init__(self) -> None:
+        self.sources: list[tuple[str, str]] = []
+        self.assumed: list[str] = []
+
+    def figures(self, table: Mapping[str, Any], owner: str, path: Path) -> dict[str, Any]:
+        """The bare values of a table whose figures carry their source."""
+        return {key: self._figure(f"{owner}.{key}", key, value, path) for key, value in table.items()}
+
+    def _figure(self, field: str, key: str, value: Any, path: Path) -> Any:
+        if key in _PLAIN:
+            return value
+        if not isinstance(value, dict) or "value" not in value or len(value) != 2:
+            raise MachineError(f'{path}: {field}: must be {{ value = ..., source = "..." }}, got {value!r}')
+        if value.get("source"):
+            self.sources.append((field, str(value["source"])))
+        elif value.get("assumed"):
+            self.sources.append((field, f"assumed: {value['assumed']}"))
+            self.assumed.append(field)
+        else:
+            raise MachineError(f"{path}: {field}: must name its `source`, or say why it is `assumed`, got {value!r}")
+        return value["value"]
+
+
+def _read_machine(path: Path, used: int | None) -> Machine:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise MachineError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MachineError(f"{path}: must be TOML: {error}") from error
+    for key in content:
+        if key not in _TOP:
+            raise MachineError(unknown_key(str(path), "", key, _TOP))
+    origins = _Origins()
+    table = _parse(_MachineTable, origins.figures(_section(content, "machine", path), "machine", path), "machine", path)
+    noise = _parse(Noise, origins.figures(_section(content, "noise", path, {}), "noise", path), "noise", path)
+    entries = {kind: _entries(content, kind, origins, path) for kind in _ENTRIES}
+    try:
+        machine = Machine(
+            name=str(content.get("name", path.stem)),
+            description=str(content.get("description", "")),
+            sockets=tuple(entries["socket"]),
+            accelerators=tuple(entries["accelerator"]),
+            links=tuple(entries["link"]),
+            noise=noise,
+            sources=tuple(origins.sources),
+            assumed=tuple(origins.assumed),
+            **{key: getattr(table, key) for key in _SETTINGS},
+        )
+    except ValueError as error:
+        raise MachineError(f"{path}: {error}") from error
+    return _using(machine, table.accelerators if used is None else used, str(path))
+
+
+def _section(content: Mapping[str, Any], key: str, path: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
+    value = content.get(key, default)
+    if value is None:
+        raise MachineError(f"{path}: {key}: must be given")
+    if not isinstance(value, dict):
+        raise MachineError(f"{path}: {key}: must be a table, got {value!r}")
+    return value
+
+
+def _entries(content: Mapping[str, Any], kind: str, origins: _Origins, path: Path) -> list[Any]:
+    """The sockets, accelerators or links of a file; `like` takes over the values of an earlier one."""
+    read: dict[str, dict[str, Any]] = {}
+    for name in (tables := _section(content, kind, path, {})):
+        owner = f"{kind}.{name}"
+        values = origins.figures(_section(tables, name, path), owner, path)
+        like = values.pop("like", None)
+        if like is not None and like not in read:
+            raise MachineError(f"{path}: {owner}.like: must name an earlier {kind}, got {like!r}")
+        read[name] = values if like is None else {**read[like], **values}
+    return [_parse(_ENTRIES[kind], {"name": name, **values}, f"{kind}.{name}", path) for name, values in read.items()]
+
+
+def _parse(kind: type[_Value], values: Mapping[str, Any], owner: str, path: Path) -> _Value:
+    """A value of a dataclass from a table; MachineError for unknown, missing and wrong keys."""
+    known = [field.name for field in fields(kind)] if is_dataclass(kind) else []
+    for key in values:
+        if key not in known:
+            raise MachineError(unknown_key(str(path), f"{owner}.", key, known))
+    try:
+        return TypeAdapter(kind).validate_python(dict(values))
+    except ValidationError as error:
+        message = problems(error, origin=str(path), prefix=f"{owner}.", given=values, known=known)
+        raise MachineError(message) from error
+
+
+def _using(machine: Machine, used: int | None, origin: str) -> Machine:
+    """The machine with its first `used` accelerators and the links that still join something."""
+    if used is None:
+        return machine
+    if used > len(machine.accelerators):
+        raise MachineError(f"{origin}: machine.accelerators: must be <= {len(machine.accelerators)}, got {used}")
+    gone = {accelerator.name for accelerator in machine.accelerators[used:]}
+    links = tuple(link for link in machine.links if not gone & set(link.ends))
+    return replace(machine, accelerators=machine.accelerators[:used], links=links)
+
+
+# -- overrides and objects ---------------------------------------------------------------------------------------
+
+
+def _override(machine: Machine, overrides: Mapping[str, Any]) -> Machine:
+    """The machine with `machine.KEY=V` applied, one after the other."""
+    for key, value in overrides.items():
+        try:
+            machine = _override_one(machine, key, value)
+        except MachineError:
+            raise
+        except ValueError as error:
+            raise MachineError(f"--set: machine.{key}: {error}") from error
+    return machine
+
+
+def _override_one(machine: Machine, key: str, value: Any) -> Machine:
+    owner, dot, field = key.rpartition(".")
+    if not dot and key in _SETTINGS:
+        return replace(machine, **{key: _typed(Machine, key, value, key)})
+    noise = [item.name for item in fields(Noise)]
+    if not dot and key in noise:
+        return replace(machine, noise=replace(machine.noise, **{key: _typed(Noise, key, value, key)}))
+    for group in ("sockets", "accelerators", "links"):
+        entries = getattr(machine, group)
+        for index, entry in enumerate(entries):
+            if entry.name == owner and field in (item.name for item in fields(entry)) and field != "name":
+                changed = replace(entry, **{field: _typed(type(entry), field, value, key)})
+                return replace(machine, **{group: (*entries[:index], changed, *entries[index + 1 :])})
+    raise MachineError(
+        unknown_key("--set", "machine.", key, [*_SETTINGS, "accelerators", *noise, *_entry_keys(machine)])
+    )
+
+
+def _entry_keys(machine: Machine) -> Iterable[str]:
+    for entry in (*machine.sockets, *machine.accelerators, *machine.links):
+        yield from (f"{entry.name}.{item.name}" for item in fields(entry) if item.name != "name")
+
+
+def _typed(owner: type, field: str, value: Any, key: str) -> Any:
+    hints = get_type_hints(owner)
+    try:
+        return TypeAdapter(hints[field], config=ConfigDict(strict=False)).validate_python(value)
+    except ValidationError as error:
+        rule = error.errors()[0]["msg"].removeprefix("Input ")
+        raise MachineError(f"--set: machine.{key}: {rule}, got {value!r}") from error
+
+
+def _from_module(text: str) -> Machine:
+    """The machine object `package.module:object`: a Machine, or a function without parameters that returns one."""
+    module_name, _, attribute = text.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise MachineError(f"machine {text!r}: cannot be imported: {error}") from error
+    value = found() if callable(found) and not isinstance(found, type) else found
+    if not isinstance(value, Machine):
+        raise MachineError(f"machine {text!r}: must be a Machine, got {type(value).__name__}")
+    return value
