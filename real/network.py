@@ -18,9 +18,11 @@ from torch.nn import functional
 from hetsgd.models.workload import Activation, Workload
 from hetsgd.real.workspace import Layers, RowViews, Workspace, layer_views
 
-_CACHED_VECTORS = 32
-_CHUNK_ELEMENTS = {"cpu": 1 << 18}
-_CHUNK_ELEMENTS_ACCELERATOR = 1 << 24
+_CACHED_VECTORS = 64
+_SMALL_ROWS = 256
+"""Factors of so few rows are kept whatever the network's size."""
+_LOSS_ELEMENTS_CPU = 1 << 18
+_LOSS_ELEMENTS_ACCELERATOR = 1 << 24
 
 _ACTIVATE: dict[Activation, Callable[[Tensor], Tensor]] = {
     "sigmoid": Tensor.sigmoid_,
@@ -83,12 +85,15 @@ class Network:
 
     `x` is (B, F) at the workload's precision; `y` is (B,) int64 class indices (softmax loss) or (B, O) labels 0/1
     at the workload's precision (sigmoid loss); everything lies on `device`. B is at most `max_batch`, except for
-    `loss`. Gradients are means over the rows. One object serves one thread.
+    `loss`. Gradients are means over the rows. One object serves one thread. Buffers for `max_batch` rows are made
+    at the first step and stay where they are; with `grow` they follow the largest batch seen so far instead.
 
     Raises ValueError when a batch is larger than `max_batch` or a vector has not P parameters.
     """
 
-    def __init__(self, workload: Workload, *, device: str | torch.device = "cpu", max_batch: int = 1) -> None:
+    def __init__(
+        self, workload: Workload, *, device: str | torch.device = "cpu", max_batch: int = 1, grow: bool = False
+    ) -> None:
         if max_batch < 1:
             raise ValueError(f"network: max_batch must be >= 1, got {max_batch}")
         self.workload = workload
@@ -97,8 +102,9 @@ class Network:
         self.max_batch = max_batch
         self.parameters = workload.parameters
         widths = sum(layer.inputs + layer.outputs for layer in workload.layers)
-        self.factor_rows = max(1, 2 * workload.parameters // widths)
+        self.factor_rows = max(_SMALL_ROWS, 2 * workload.parameters // widths)
         """Up to this many rows a step goes straight into the parameters as a low-rank update."""
+        self._grow = grow
         self._activate = _ACTIVATE[workload.activation]
         self._through = _THROUGH[workload.activation]
         self._softmax = workload.loss == "softmax"
@@ -106,7 +112,7 @@ class Network:
         self._workspace: Workspace | None = None
         self._gradient: Tensor | None = None
         self._loss_buffers: tuple[Tensor, Tensor] | None = None
-        budget = _CHUNK_ELEMENTS.get(self.device.type, _CHUNK_ELEMENTS_ACCELERATOR)
+        budget = _LOSS_ELEMENTS_CPU if self.device.type == "cpu" else _LOSS_ELEMENTS_ACCELERATOR
         self.loss_rows = max(64, budget // max(workload.widths))
         """Rows of one piece of a loss computation."""
 
@@ -190,8 +196,9 @@ class Network:
         return layers
 
     def _views(self, rows: int) -> RowViews:
-        if self._workspace is None:
-            self._workspace = Workspace(self.workload, self.max_batch, self.dtype, self.device, own_rows=False)
+        if self._workspace is None or self._workspace.rows < rows <= self.max_batch:
+            size = min(self.max_batch, 1 << (rows - 1).bit_length()) if self._grow else self.max_batch
+            self._workspace = Workspace(self.workload, size, self.dtype, self.device, own_rows=False)
         return self._workspace.views(0, rows)
 
     # -- passes ---------------------------------------------------------------------------------------------------

@@ -88,10 +88,10 @@ def test_fused_step_is_a_gradient_step(
     activation: Activation, loss: LossName, bias: bool, precision: Precision, decay: float
 ) -> None:
     load = workload(activation, loss, bias, precision)
-    network = Network(load, max_batch=40)
-    assert 5 <= network.factor_rows < 40  # both ways of stepping are used below
+    network = Network(load, max_batch=300)
+    assert 5 <= network.factor_rows < 300  # both ways of stepping are used below
     tolerance = 1e-5 if precision == "float32" else 1e-12
-    for rows in (1, 5, 40):
+    for rows in (1, 5, 300):
         x, y = batch(load, rows, seed=rows)
         w = parameters(load)
         gradient = torch.empty_like(w)
@@ -181,6 +181,19 @@ def test_steps_allocate_nothing_that_stays() -> None:
     before = network.layers(w)[0][0]
     network.step(w, x, y, 0.1)
     assert network.layers(w)[0][0] is before
+
+
+def test_growing_buffers_give_the_same_steps() -> None:
+    load = workload("tanh", precision="float32")
+    fixed, growing = Network(load, max_batch=100), Network(load, max_batch=100, grow=True)
+    w, v = parameters(load), parameters(load)
+    for rows in (3, 1, 70, 2):
+        x, y = batch(load, rows)
+        fixed.step(w, x, y, 0.1)
+        growing.step(v, x, y, 0.1)
+    assert torch.equal(w, v)
+    with pytest.raises(ValueError, match="max_batch"):
+        growing.step(v, *batch(load, 101), 0.1)
 
 
 def test_bad_sizes_are_refused() -> None:
