@@ -52,7 +52,11 @@ class Dispatcher:
 
     def _stuck(self) -> bool:
         coordinator = self._coordinator
-        return not coordinator.done and coordinator.quiet and self.wake_s() is None
+        if coordinator.done or not coordinator.quiet or self.wake_s() is not None:
+            return False
+        # A policy may wait for the next timed loss, if it says so: other waits only end by what will not happen.
+        timed = coordinator.run.evaluation != "deferred" and coordinator.next_evaluation_s() is not None
+        return not (timed and any(wait is not None and "evaluated" in wait.on for wait in self._waiting.values()))
 
     def _pass(self, event: Event | None, now_s: float, orders: list[Order]) -> None:
         coordinator = self._coordinator

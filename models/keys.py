@@ -5,9 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from hetsgd.models.policy import PolicyError
+
+_TYPES: Final[dict[str, tuple[Any, str]]] = {
+    "int": (int, "an integer"),
+    "float": (int | float, "a number"),
+    "bool": (bool, "true or false"),
+    "str": (str, "a text"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +44,7 @@ def keys_of(recipe: type) -> tuple[Key, ...]:
     return tuple(
         Key(
             name=field.name,
-            type=field.type if isinstance(field.type, str) else field.type.__name__,
+            type=_type_name(field),
             default=field.default,
             meaning=field.metadata.get("meaning", ""),
             low=field.metadata.get("low"),
@@ -49,11 +56,12 @@ def keys_of(recipe: type) -> tuple[Key, ...]:
 
 
 def check_keys(recipe: Any) -> None:
-    """Raise PolicyError when a parameter is out of its range; recipes call this from `__post_init__`."""
+    """Raise PolicyError when a parameter has a wrong type or is out of its range; for a recipe's `__post_init__`."""
     for item in keys_of(type(recipe)):
         value = getattr(recipe, item.name)
         if item.choices and value not in item.choices:
             raise PolicyError(f"policy.{item.name} must be one of {', '.join(item.choices)}, got {value!r}")
+        _check_type(item, value)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         if not math.isfinite(value):
@@ -62,3 +70,16 @@ def check_keys(recipe: Any) -> None:
             raise PolicyError(f"policy.{item.name} must be >= {item.low:g}, got {value:g}")
         if item.high is not None and value > item.high:
             raise PolicyError(f"policy.{item.name} must be <= {item.high:g}, got {value:g}")
+
+
+def _type_name(field: dataclasses.Field[Any]) -> str:
+    if field.metadata.get("choices"):
+        return "str"
+    return field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+
+
+def _check_type(item: Key, value: Any) -> None:
+    """Types of the four kinds that files and the command line can hold; others are the recipe's own business."""
+    allowed, words = _TYPES.get(item.type, (object, ""))
+    if not isinstance(value, allowed) or (isinstance(value, bool) and item.type in ("int", "float")):
+        raise PolicyError(f"policy.{item.name} must be {words}, got {value!r}")
