@@ -16,7 +16,6 @@ from hetsgd.models.policy import Merge
 
 Vector = NDArray[Any]
 
-_NO_REPLICAS: Final[Mapping[str, Vector]] = {}
 _BLOCK: Final = 16384
 
 
@@ -53,13 +52,18 @@ class MergeState:
         """Whether the next gradient merge with momentum continues one before it."""
         return self._velocity is not None
 
-    def apply(
-        self, merge: Merge, model: Vector, inputs: Sequence[Input], replicas: Mapping[str, Vector] = _NO_REPLICAS
-    ) -> None:
-        """Change `model` in place by the merge; `inputs` in the merge's order, `replicas` those to write back to.
+    def forget_velocity(self) -> None:
+        """A gradient merge without momentum was done elsewhere."""
+        self._velocity = None
 
+    def apply(
+        self, merge: Merge, model: Vector, inputs: Sequence[Input], replicas: Mapping[str, Vector] | None = None
+    ) -> None:
+        """Change `model` in place by the merge; `inputs` in the merge's order.
+
+        `replicas` are the workers' own, written back to where the merge says so; None leaves that to the caller.
         An update that overflows leaves inf or nan in the model without a warning. Raises ValueError when an input
-        lacks what the rule needs, KeyError when `write_back` names a worker without a replica.
+        lacks what the rule needs, KeyError when `write_back` names a worker that `replicas` lacks.
         """
         if len(inputs) != len(merge.inputs):
             raise ValueError(f"merge {merge.id}: {len(merge.inputs)} inputs are named, got {len(inputs)}")
@@ -74,8 +78,9 @@ class MergeState:
                 self._average(merge, model, inputs)
             elif merge.rule == "elastic":
                 self._elastic(merge, model, inputs)
-        for name in merge.write_back:
-            np.copyto(replicas[name], model)
+        if replicas is not None:
+            for name in merge.write_back:
+                np.copyto(replicas[name], model)
 
     def _blocks(self, model: Vector) -> Iterator[tuple[slice, Vector, Vector, Vector]]:
         """Slices of the vector with three scratch blocks of the same length."""

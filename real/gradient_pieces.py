@@ -1,0 +1,136 @@
+"""Gradients of lane steps: computed together where they are of the same model, kept as factors where that is small.
+
+P parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from hetsgd.real.dataset_tensors import EpochRows, Span
+from hetsgd.real.network import Network, subtract
+from hetsgd.real.workspace import Workspace
+
+
+class Piece:
+    """One lane step: its rows, and, once computed, its gradient (`ready`)."""
+
+    __slots__ = ("factors", "gradient_P", "low", "rows", "span")
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+        self.rows = span[2] - span[1]
+        self.factors: Factors | None = None
+        self.low = 0
+        self.gradient_P: Tensor | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the gradient has been computed and not been released."""
+        return self.factors is not None or self.gradient_P is not None
+
+
+class Factors:
+    """A filled workspace that several pieces share: piece by piece rows [low, low + rows)."""
+
+    __slots__ = ("users", "workspace")
+
+    def __init__(self, workspace: Workspace, users: int) -> None:
+        self.workspace = workspace
+        self.users = users
+
+
+class GradientPieces:
+    """Computes pieces and adds them to vectors; owns the memory of both. `vector` and `give` recycle vectors."""
+
+    def __init__(self, network: Network, rows: EpochRows) -> None:
+        self._network = network
+        self._rows = rows
+        self._vectors: list[Tensor] = []
+        self._workspaces: dict[int, list[Workspace]] = {}
+
+    def vector(self) -> Tensor:
+        """A vector (P,) with anything in it."""
+        return self._vectors.pop() if self._vectors else self._network.vector()
+
+    def give(self, vector_P: Tensor) -> None:
+        """Take back a vector that nobody uses any more."""
+        self._vectors.append(vector_P)
+
+    def step(self, model_P: Tensor, piece: Piece, rate: float, decay: float) -> None:
+        """The piece's gradient at the model as it is, applied to it at once: the same bits as computed and added."""
+        x_BF, y = self._rows.batch(piece.span)
+        self._network.step(model_P, x_BF, y, rate, decay)
+
+    def compute(self, model_P: Tensor, pieces: Sequence[Piece]) -> None:
+        """Gradients of all pieces at the model as it is.
+
+        Small ones go through the network together and stay factored; one whose factors would be larger than
+        the gradient is computed alone.
+        """
+        limit = self._network.factor_rows
+        together: list[Piece] = []
+        rows = 0
+        for piece in pieces:
+            if piece.rows > limit:
+                x_BF, y = self._rows.batch(piece.span)
+                piece.gradient_P = self.vector()
+                self._network.gradient(model_P, x_BF, y, piece.gradient_P)
+                continue
+            if rows + piece.rows > limit:
+                self._factor(model_P, together, rows)
+                together, rows = [], 0
+            together.append(piece)
+            rows += piece.rows
+        if together:
+            self._factor(model_P, together, rows)
+
+    def _factor(self, model_P: Tensor, pieces: list[Piece], rows: int) -> None:
+        capacity = 1 << (rows - 1).bit_length()
+        spare = self._workspaces.setdefault(capacity, [])
+        workspace = spare.pop() if spare else self._network.workspace(capacity)
+        y = self._rows.gather([piece.span for piece in pieces], workspace.views(0, rows).x_BF)
+        self._network.factors(model_P, y, workspace, rows)
+        factors, low = Factors(workspace, len(pieces)), 0
+        for piece in pieces:
+            piece.factors, piece.low = factors, low
+            low += piece.rows
+
+    def subtract(self, target_P: Tensor, piece: Piece, rate: float, mean_rows: int, beta: float) -> None:
+        """target = beta target - rate (rows / mean_rows) gradient, for a piece that is part of a mean."""
+        if piece.factors is not None:
+            low, high = piece.low, piece.low + piece.rows
+            workspace = piece.factors.workspace
+            self._network.accumulate(target_P, workspace, low, high, -rate / mean_rows, beta)
+        elif piece.gradient_P is not None:
+            subtract(target_P, piece.gradient_P, rate * (piece.rows / mean_rows), beta)
+
+    def subtract_run(self, target_P: Tensor, pieces: Sequence[Piece], rate: float, mean_rows: int) -> None:
+        """`subtract` of factored pieces that lie side by side in one workspace, in one go."""
+        factors, low, last = pieces[0].factors, pieces[0].low, pieces[-1]
+        if factors is not None:
+            high = last.low + last.rows
+            self._network.accumulate(target_P, factors.workspace, low, high, -rate / mean_rows, 1.0)
+
+    def mean(self, pieces: Sequence[Piece], out_P: Tensor) -> None:
+        """Write the mean gradient over the rows of all pieces."""
+        rows, beta = sum(piece.rows for piece in pieces), 0.0
+        for piece in pieces:
+            if beta == 0.0 and piece.gradient_P is not None:
+                out_P.zero_()
+                beta = 1.0
+            self.subtract(out_P, piece, -1.0, rows, beta)
+            beta = 1.0
+
+    def release(self, piece: Piece) -> None:
+        """The piece's gradient is not needed any more."""
+        if piece.factors is not None:
+            factors, piece.factors = piece.factors, None
+            factors.users -= 1
+            if not factors.users:
+                self._workspaces[factors.workspace.rows].append(factors.workspace)
+        elif piece.gradient_P is not None:
+            self.give(piece.gradient_P)
+            piece.gradient_P = None
