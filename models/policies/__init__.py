@@ -32,7 +32,7 @@ class PolicyInfo:
         loaded: type[Any] = getattr(import_module(module), name)
         return loaded
 
-    def keys(self) -> tuple[Key, ...]:
+    def parameters(self) -> tuple[Key, ...]:
         """The parameters of the recipe, in order."""
         return keys_of(self.load())
 

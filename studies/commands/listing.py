@@ -76,7 +76,7 @@ def _policies() -> list[dict[str, Any]]:
         {
             "name": name,
             "description": info.description,
-            "keys": [dataclasses.asdict(key) for key in info.keys()],
+            "keys": [dataclasses.asdict(key) for key in info.parameters()],
         }
         for name, info in POLICIES.items()
     ]
