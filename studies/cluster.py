@@ -15,16 +15,24 @@ from hetsgd.studies.runner import Job, perform
 _FIX = "install it with: pip install 'hetsgd[cluster]'"
 
 
+def _client(address: str) -> Any:
+    """A client of the scheduler; Dask comes without types."""
+    import distributed
+
+    client: Any = distributed.Client
+    return client(address, timeout="5s")
+
+
 def check_cluster(address: str) -> None:
     """Raise BadInput unless Dask is installed and a scheduler answers at `address`."""
     try:
-        from distributed import Client
+        import distributed  # noqa: F401 - only whether it is there
     except ImportError as error:
         raise BadInput(f"--cluster: needs dask and distributed, which are not installed; {_FIX}") from error
     if "://" not in address:
         raise BadInput(f"--cluster: must be the address of a Dask scheduler such as tcp://host:8786, got {address!r}")
     try:
-        Client(address, timeout="5s").close()
+        _client(address).close()
     except (OSError, TimeoutError, ValueError) as error:
         raise BadInput(f"--cluster: no Dask scheduler answers at {address}: {error}") from error
 
@@ -39,9 +47,10 @@ def files_of(job: Job) -> dict[str, bytes]:
 
 def run_on_cluster(jobs: Sequence[Job], address: str) -> Generator[Outcome]:
     """Yield the outcome of each job as it is done; its files are written here, `run.json` last."""
-    from distributed import Client, as_completed
+    import distributed
 
-    with Client(address) as client:
+    as_completed: Any = distributed.as_completed
+    with _client(address) as client:
         futures = {client.submit(files_of, job, pure=False): index for index, job in enumerate(jobs)}
         try:
             for future in as_completed(futures):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hetsgd.models.metrics import LossReference
+    from hetsgd.models.loss_curve import LossReference
     from hetsgd.models.plan import ProgressSink
 
 

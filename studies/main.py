@@ -29,7 +29,9 @@ from hetsgd.studies.failure import (
 from hetsgd.studies.screen import say
 
 # The parser's own errors (unknown option, missing value); typer brings its parser under different names.
-_UsageProblem: Final = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+_UsageProblem: Final[type[Exception]] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException" and issubclass(kind, Exception)
+)
 
 _HELP: Final = """Which scheduling policy trains fastest on a CPU and its accelerators: simulated and real.
 
@@ -51,8 +53,9 @@ class Commands(TyperGroup):
         sys.exit(self._code(*args, **extra))
 
     def _code(self, *args: Any, **extra: Any) -> int:
+        options: dict[str, Any] = {**extra, "standalone_mode": False}
         try:
-            code = super().main(*args, standalone_mode=False, **extra)
+            code = super().main(*args, **options)
         except BadInput as error:
             say(f"hetsgd: {error}")
             return EXIT_BAD_INPUT

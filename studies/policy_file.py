@@ -39,7 +39,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
         raise BadInput(f"{path}: not valid TOML: {error}") from error
     base = table.pop("policy", None)
     if not isinstance(base, str):
-        raise BadInput(f"{path}: policy: must name a policy, such as \"hogbatch\", got {base!r}")
+        raise BadInput(f'{path}: policy: must name a policy, such as "hogbatch", got {base!r}')
     return base, table
 
 

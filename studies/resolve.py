@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hetsgd.models.edge import nearest
+from hetsgd.models.machine_names import LOCAL
 from hetsgd.models.run import StopRule
 from hetsgd.studies.failure import BadInput, checking
 from hetsgd.studies.policy_file import load_policy
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_STOP: Final = StopRule(seconds=5.0)
 LEARNERS: Final = ("replay", "surrogate", "none")
+_DRIVER_FILES: Final = ("/dev/nvidiactl", "/dev/kfd", "/dev/dri/renderD128")
 _OWNERS: Final = ("policy", "run", "workload", "machine")
 
 
@@ -79,11 +83,33 @@ def resolve(ask: Ask, *, check: bool = True) -> Ready:
     return Ready(plan=plan, learner=ask.learner, data=loaded.data)
 
 
+def data_of(ask: Ask) -> Callable[[], Dataset]:
+    """The way to the data of a run, without resolving the rest."""
+    workload = split_settings(ask.settings)["workload"]
+    with checking():
+        return _workload(ask.workload, tuple(workload.items()), ask.learner != "none").data
+
+
+def machine_here() -> Machine:
+    """The machine at hand with the accelerators that torch finds."""
+    with checking():
+        return _machine(LOCAL, ())
+
+
 @lru_cache(maxsize=8)
 def _machine(name: str, overrides: tuple[tuple[str, Any], ...]) -> Machine:
     from hetsgd.models.machine_file import load_machine
 
+    if name == LOCAL and may_have_accelerators():
+        from hetsgd.real.devices import find_accelerators
+
+        return load_machine(name, dict(overrides), accelerators=find_accelerators())
     return load_machine(name, dict(overrides))
+
+
+def may_have_accelerators() -> bool:
+    """Whether it is worth loading torch to look for accelerators: a driver's files are there, or this is a Mac."""
+    return sys.platform == "darwin" or any(Path(name).exists() for name in _DRIVER_FILES)
 
 
 @lru_cache(maxsize=4)

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hetsgd.models.loss_curve import LossReference, time_to_loss
-from hetsgd.models.metrics import LEVELS
+from hetsgd.models.loss_curve import LEVELS, LossReference, time_to_loss
 from hetsgd.studies.case import Case
 from hetsgd.studies.ranking import Ranking, rank
 from hetsgd.studies.record import StoredRun

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hetsgd.models.machine_names import LOCAL
 from hetsgd.models.run import StopRule
 from hetsgd.studies.case import Case, case_key
 from hetsgd.studies.failure import BadInput, RunFailed
+from hetsgd.studies.machine_writer import machine_text
 from hetsgd.studies.pool import Outcome, run_all
 from hetsgd.studies.record import OutputError, StoredRun, read_run
-from hetsgd.studies.resolve import Ask, Ready, resolve
+from hetsgd.studies.resolve import Ask, Ready, data_of, machine_here, resolve
 from hetsgd.studies.screen import Meter, say
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ def perform(job: Job) -> None:
     """Run a job and write its folder; called in a child process."""
     from hetsgd.studies.execute import run_simulated
 
-    finished = run_simulated(replace(resolve(job.ask, check=False), plan=job.plan))
+    finished = run_simulated(Ready(plan=job.plan, learner=job.ask.learner, data=data_of(job.ask)))
     finished.save(job.folder, finished.record())
 
 
@@ -85,13 +87,25 @@ class Runner:
                 finished.save(folders[case], record)
         return {case: read_run(folders[case]) for case in cases}
 
+    def _machine(self, name: str) -> str:
+        """The machine file that stands for `local` in this folder: measured once, the same for every later run."""
+        if name != LOCAL:
+            return name
+        path = self.folder / "machines" / f"{LOCAL}.toml"
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(".part")
+            part.write_text(machine_text(machine_here(), origin="detected on the machine at hand"), encoding="utf-8")
+            part.replace(path)
+        return str(path)
+
     def folder_of(self, case: Case, ready: Ready) -> Path:
         """Where the result of a case is kept."""
         return self.folder / "runs" / case_key(case, ready)
 
     def _ask(self, case: Case, stop: StopRule, trace: str) -> Ask:
         return Ask(
-            machine=case.machine,
+            machine=self._machine(case.machine),
             workload=case.workload,
             policy=case.policy,
             settings=(*case.settings, ("run.trace", trace)),
@@ -144,8 +158,3 @@ def check_workers(workers: int | None) -> int:
     if workers < 1:
         raise BadInput(f"--workers must be >= 1, got {workers}")
     return workers
-
-
-def as_mapping(run: StoredRun) -> dict[str, Any]:
-    """The record of a run as a plain dictionary."""
-    return dict(run.record)

@@ -67,7 +67,9 @@ class Validation:
 
     def __post_init__(self) -> None:
         if self.repeats < 2:
-            raise ValueError(f"validate.repeats must be >= 2, or there is no spread to compare with, got {self.repeats}")
+            raise ValueError(
+                f"validate.repeats must be >= 2, or there is no spread to compare with, got {self.repeats}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

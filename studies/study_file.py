@@ -105,9 +105,11 @@ def _first(error: ValidationError) -> str:
 
 
 def _owner(loc: tuple[int | str, ...]) -> type[_Table]:
+    """The table that an unknown field was given to."""
     if "stop" in loc:
         return _Stop
-    return {"policies": _Policy, "pilot": _Pilot, "validate": _Validate}.get(str(loc[0]) if len(loc) > 1 else "", _Study)
+    tables: dict[str, type[_Table]] = {"policies": _Policy, "pilot": _Pilot, "validate": _Validate}
+    return tables.get(str(loc[0]), _Study) if len(loc) > 1 else _Study
 
 
 def _study(parsed: _Study, name: str) -> Study:

@@ -23,6 +23,7 @@ class Choice:
     machine: str
     workload: str
     label: str
+    policy: str
     settings: Settings
     time_s: float | None
     loss: float
@@ -74,6 +75,7 @@ def _choose(study: Study, machine: str, workload: str, label: str, own: Mapping[
         machine=machine,
         workload=workload,
         label=label,
+        policy=best.policy,
         settings=best.settings,
         time_s=time_s if math.isfinite(time_s) else None,
         loss=loss,
@@ -94,8 +96,9 @@ def _edges(grid: Sequence[tuple[str, Sequence[object]]], chosen: Mapping[str, ob
 def untuned(study: Study) -> tuple[Choice, ...]:
     """Without a pilot every grid point enters as it is, labelled by its point where there are several."""
     return tuple(
-        Choice(machine=machine, workload=workload, label=_label(variant.label, variant.settings, point, variant.points),
-               settings=(*study.settings, *point), time_s=None, loss=math.nan, tried=0, at_edge=())
+        Choice(machine=machine, workload=workload, policy=variant.policy, settings=(*study.settings, *point),
+               label=_label(variant.label, variant.settings, point, variant.points), time_s=None, loss=math.nan,
+               tried=0, at_edge=())
         for machine in study.machines
         for workload in study.workloads
         for variant in study.variants

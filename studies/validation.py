@@ -139,7 +139,10 @@ class Validation:
                 f"Whether the prediction holds on {self.machine} is not established: no policy reached the levels "
                 "of loss in both engines."
             )
-        first = min(rows, key=lambda row: row.predicted or 0.0).label, min(rows, key=lambda row: row.measured or 0.0).label
+        first = (
+            min(rows, key=lambda row: row.predicted or 0.0).label,
+            min(rows, key=lambda row: row.measured or 0.0).label,
+        )
         winner = f"{first[0]} was predicted first and was measured first" if first[0] == first[1] else (
             f"{first[0]} was predicted first, but {first[1]} was measured first"
         )  # fmt: skip

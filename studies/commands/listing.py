@@ -46,7 +46,7 @@ def command(
     width = max(len(item["name"]) for item in items)
     for item in items:
         print(f"{item['name']:<{width}}  {item['description']}")
-        if "keys" in item and item["keys"]:
+        if item.get("keys"):
             print(f"{'':<{width}}  keys: {', '.join(_key_words(key) for key in item['keys'])}")
 
 

@@ -23,7 +23,7 @@ def finish(
     loss_reference: str | None,
 ) -> None:  # fmt: skip
     """Run it, save it, print it, and end with the exit code that its status asks for."""
-    from hetsgd.models.metrics import LossReference
+    from hetsgd.models.loss_curve import LossReference
     from hetsgd.studies.record import check_folder, to_json
     from hetsgd.studies.summary import print_summary
 

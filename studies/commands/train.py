@@ -79,7 +79,11 @@ def command(
         stop=stop_of(seconds, epochs, updates, target_loss),
         seed=seed,
     )
-    ready = on_hardware(resolve(ask, check=False), cpu_lanes, accelerators)
+    resolved = resolve(ask, check=False)
+    if cpu_lanes is None and any(key == "machine.cpu_lanes" for key, _ in ask.settings):
+        # --accelerators looks at the machine anew; what --set says of the lanes stays.
+        cpu_lanes = resolved.plan.machine.cpu_lanes
+    ready = on_hardware(resolved, cpu_lanes, accelerators)
     finish(ready, run_real, out=out, as_json=as_json, loss_reference=loss_reference)
 
 

@@ -15,9 +15,10 @@ from matplotlib.figure import Figure
 PANEL_WIDTH: Final = 5.0
 PANEL_HEIGHT: Final = 3.4
 CLASS_WORDS: Final = {"cpu": "CPU team", "accelerator": "accelerator"}
+_OCHRE: Final = (0.45, 0.4, 0.1)
 CLASS_COLOURS: Final = {"cpu": "#4c72b0", "accelerator": "#dd8452"}
 
-_RC: Final = {
+_RC: Final[dict[Any, Any]] = {
     "font.size": 10, "axes.titlesize": 11, "axes.labelsize": 10, "legend.fontsize": 9, "xtick.labelsize": 9,
     "ytick.labelsize": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "hetsgd",
     "savefig.dpi": 150, "figure.constrained_layout.use": True,
@@ -28,17 +29,17 @@ _RC: Final = {
 def themed() -> Iterator[None]:
     """The look of all figures, without touching the settings of a caller's notebook."""
     with mpl.rc_context(), sns.axes_style("whitegrid", {"axes.edgecolor": "0.3", "grid.color": "0.9"}):
-        mpl.rcParams.update(_RC)
+        for name, value in _RC.items():
+            mpl.rcParams[name] = value
         yield
 
 
 def colours(labels: Sequence[str]) -> dict[str, Any]:
     """One colour per policy, by its place in the study."""
-    palette = sns.color_palette("colorblind" if len(labels) <= 10 else "husl", max(len(labels), 1))
+    palette = list(sns.color_palette("colorblind" if len(labels) <= 10 else "husl", max(len(labels), 1)))
     # The yellow of the colour-blind palette is too light for thin lines on white.
-    palette = [(0.45, 0.4, 0.1) if tuple(round(part, 2) for part in colour) == (0.93, 0.88, 0.2) else colour
-               for colour in palette]  # fmt: skip
-    return dict(zip(labels, palette, strict=False))
+    readable = [_OCHRE if min(red, green) > 0.85 and blue < 0.5 else (red, green, blue) for red, green, blue in palette]
+    return dict(zip(labels, readable, strict=False))
 
 
 def panels(titles: Sequence[str], *, height: float = PANEL_HEIGHT, share_y: bool = True) -> tuple[Figure, list[Axes]]:

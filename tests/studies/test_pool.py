@@ -9,10 +9,14 @@ import sys
 import time
 from typing import Any
 
+import cloudpickle
 import psutil
 import pytest
 
 from hetsgd.studies.pool import run_all
+
+# A child cannot import this file by its name, so the functions travel by value.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def double(number: int) -> tuple[int, int]:

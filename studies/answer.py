@@ -1,0 +1,76 @@
+"""The answer of a study in a few sentences, and what it does not establish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hetsgd.studies.campaign import StudyResult
+from hetsgd.studies.results import Panel
+
+
+def answer_lines(result: StudyResult) -> list[str]:
+    """Which policy is first on each machine, by how much, and whether the prediction held here."""
+    level = result.study.level
+    lines = []
+    for panel in result.panels:
+        if panel.runs:
+            where = "" if len(result.study.workloads) == 1 else f" ({panel.workload})"
+            lines.append(panel.ranking(level).verdict() + where)
+    lines += [validation.verdict() for validation in result.validations]
+    return lines
+
+
+def not_established(result: StudyResult) -> list[str]:
+    """The limits of the answer, each one that applies to this study."""
+    return list(_limits(result))
+
+
+def _limits(result: StudyResult) -> Iterator[str]:
+    study, level = result.study, result.study.level
+    yield (
+        f"First means: first to {level:.0%} of the way from the initial training loss to the lowest that any run "
+        "here reached on that machine. It says nothing about the test loss, nor about the loss after longer training."
+    )
+    yield (
+        f"The intervals are over {len(study.seeds)} seeds (model, data order and service times), 95 %, Student's t. "
+        "They do not hold the error of the machine's model."
+    )
+    measured = {validation.machine for validation in result.validations}
+    for machine in study.machines:
+        if machine not in measured:
+            yield f"Nothing was measured on {machine}: its times are predictions from its machine file alone."
+    for panel in result.panels:
+        close = [lead.other for lead in panel.ranking(level).leads if not lead.established]
+        first = panel.ranking(level).first
+        if close and first is not None:
+            yield f"On {panel.machine}, whether {first.label} is faster than {' or '.join(close)}."
+        yield from _missed(panel, level)
+    yield from _tuning(result)
+    for failure in result.failures:
+        yield f"A run failed and is left out: {failure}"
+
+
+def _missed(panel: Panel, level: float) -> Iterator[str]:
+    for entry in panel.ranking(level).entries:
+        if not entry.always:
+            yield (
+                f"On {panel.machine}, when {entry.label} would get there: it did in {entry.reached} of "
+                f"{len(entry.times_s)} seeds within the run."
+            )
+
+
+def _tuning(result: StudyResult) -> Iterator[str]:
+    pilot = result.study.pilot
+    if pilot is None:
+        if not any(variant.grid for variant in result.study.variants):
+            yield "No policy was tuned: another learning rate or batch size may change the order."
+        return
+    tried = max((choice.tried for choice in result.choices), default=0)
+    yield f"Each policy was tuned over {tried} points with one seed; a larger budget may change the order."
+    edges = [choice for choice in result.choices if choice.at_edge]
+    if edges:
+        words = "; ".join(
+            f"{choice.label} on {choice.machine} ({', '.join(key.split('.', 1)[-1] for key in choice.at_edge)})"
+            for choice in edges
+        )
+        yield f"A better value may lie outside the grid where the best was at its edge: {words}."

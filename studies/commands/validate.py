@@ -1,0 +1,120 @@
+"""`hetsgd validate`: predicted against measured on this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hetsgd.studies.commands.options import (
+    EpochsOption,
+    JsonOption,
+    MachineOption,
+    OutOption,
+    SecondsOption,
+    SetOption,
+    UpdatesOption,
+    WorkloadOption,
+    settings_of,
+    stop_of,
+)
+from hetsgd.studies.failure import BadInput, checking
+
+if TYPE_CHECKING:
+    from hetsgd.models.run import StopRule
+    from hetsgd.studies.study import Study
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("validate")(command)
+
+
+def command(
+    machine: MachineOption = "local",
+    workload: WorkloadOption = "quickstart",
+    policies: Annotated[
+        str, typer.Option("--policies", metavar="P1,P2,...", help="The policies, with commas between.")
+    ] = "hogwild,minibatch,synchronous,hogbatch,adaptive-hogbatch",
+    repeats: Annotated[int, typer.Option("--repeats", metavar="R", help="Real runs of each policy, at least 2.")] = 3,
+    settings: SetOption = None,
+    seconds: SecondsOption = None,
+    epochs: EpochsOption = None,
+    updates: UpdatesOption = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run policies in the simulator and for real, and tabulate predicted against measured.
+
+    MACHINE describes this machine. Repeat r has seed r in both engines; real runs are interleaved. Without a stop
+    rule each run ends after 5 seconds.
+
+    Example:
+
+    \b
+      hetsgd validate --policies hogwild,hogbatch --repeats 3 --seconds 3
+    """
+    from hetsgd.studies.campaign import run_campaign
+    from hetsgd.studies.record import to_json
+    from hetsgd.studies.report import write_report
+    from hetsgd.studies.resolve import DEFAULT_STOP
+    from hetsgd.studies.runner import Runner, check_workers
+    from hetsgd.studies.study_folder import write_study
+    from hetsgd.studies.validation_table import print_validation
+
+    stop = stop_of(seconds, epochs, updates, None) or DEFAULT_STOP
+    study = _study(machine, workload, policies, repeats, settings_of(settings), stop)
+    with _folder(out) as folder:
+        runner = Runner(folder=folder, learner="replay", workers=check_workers(None))
+        result = run_campaign(study, runner)
+        validation = result.validations[0]
+        if out is not None:
+            write_study(folder, result, "")
+            (folder / "validation.json").write_text(to_json(validation.as_json()) + "\n", encoding="utf-8")
+            write_report(folder, result)
+    if as_json:
+        print(to_json(validation.as_json()))
+    else:
+        print_validation(validation)
+
+
+def _study(
+    machine: str, workload: str, policies: str, repeats: int, settings: tuple[tuple[str, str], ...], stop: StopRule
+) -> Study:
+    from hetsgd.studies.study import Study, Validation, Variant
+
+    names = [name.strip() for name in policies.split(",") if name.strip()]
+    if not names:
+        raise BadInput(f"--policies: must name policies with commas between, got {policies!r}")
+    if repeats < 2:
+        raise BadInput(f"--repeats: must be >= 2, or there is no spread to compare with, got {repeats}")
+    with checking("--policies"):
+        return Study(
+            name="validation",
+            question=f"Does the prediction hold on {machine}?",
+            machines=(machine,),
+            workloads=(workload,),
+            variants=tuple(Variant(label=name, policy=name) for name in names),
+            seeds=tuple(range(repeats)),
+            stop=stop,
+            settings=settings,
+            validation=Validation(machine=machine, repeats=repeats),
+        )
+
+
+@contextmanager
+def _folder(out: Path | None) -> Iterator[Path]:
+    """The folder of --out, or one that is gone afterwards."""
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="hetsgd-") as scratch:
+            yield Path(scratch)
+        return
+    from hetsgd.studies.record import check_folder
+
+    with checking("--out"):
+        check_folder(out)
+    yield out

@@ -1,0 +1,58 @@
+"""Write a machine as a machine file, so that what was detected once can be named, read and edited."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from hetsgd.models.machine import Machine
+
+_PLAIN = frozenset({"device", "ends"})
+_TOP = ("cpu_lanes", "message_s", "decision_s", "pinned", "weights_on")
+
+
+def machine_text(machine: Machine, *, origin: str) -> str:
+    """The machine in the format of machine files; `load_machine` reads the same machine back.
+
+    Each figure keeps its source; one whose source is given for its whole table has that, one without has `origin`.
+    """
+    return "\n".join(_lines(machine, origin)) + "\n"
+
+
+def _lines(machine: Machine, origin: str) -> Iterator[str]:
+    sources = {"": origin, **dict(machine.sources), **dict.fromkeys(machine.assumed, f"assumed: {origin}")}
+    yield f"name = {_toml(machine.name)}"
+    yield f"description = {_toml(machine.description)}"
+    yield "\n[machine]"
+    for key in _TOP:
+        yield _figure("machine", key, getattr(machine, key), sources)
+    yield "\n[noise]"
+    for field in fields(machine.noise):
+        yield _figure("noise", field.name, getattr(machine.noise, field.name), sources)
+    groups = (("socket", machine.sockets), ("accelerator", machine.accelerators), ("link", machine.links))
+    for group, entries in groups:
+        for entry in entries:
+            yield f"\n[{group}.{_toml(entry.name)}]"
+            for field in fields(entry):
+                if field.name != "name":
+                    yield _figure(f"{group}.{entry.name}", field.name, getattr(entry, field.name), sources)
+
+
+def _figure(owner: str, key: str, value: Any, sources: dict[str, str]) -> str:
+    if key in _PLAIN:
+        return f"{key} = {_toml(value)}"
+    source = sources.get(f"{owner}.{key}") or sources.get(owner) or sources[""]
+    word, text = ("assumed", source.removeprefix("assumed: ")) if source.startswith("assumed: ") else ("source", source)
+    return f"{key} = {{ value = {_toml(value)}, {word} = {_toml(text)} }}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    return repr(value)

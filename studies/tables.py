@@ -1,0 +1,287 @@
+"""Tables of reports, as text cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hetsgd.studies.campaign import StudyResult
+from hetsgd.studies.case import Case
+from hetsgd.studies.interval import Interval, mean_interval, number, seconds, share
+from hetsgd.studies.ranking import Entry
+from hetsgd.studies.record import StoredRun
+from hetsgd.studies.results import Panel, Record, examples_per_s, final_loss, mean_epoch_s
+from hetsgd.studies.validation import TIME, Row, Validation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table with a title, a sentence on what it says, headings and rows of text. The first column is left-aligned."""
+
+    title: str
+    note: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def result_tables(result: StudyResult) -> list[Table]:
+    """Rankings, predicted against measured, and the settings that the pilots chose."""
+    level = result.study.level
+    tables = [_ranking(panel, level, result) for panel in result.panels if panel.runs]
+    tables += [validation_table(validation) for validation in result.validations]
+    if result.study.pilot is not None:
+        tables.append(_choices(result))
+    return tables
+
+
+def input_tables(result: StudyResult) -> list[Table]:
+    """The resolved inputs: run settings, workloads, machines with their assumptions."""
+    tables = [_study_table(result)]
+    runs = _one_per_machine(result)
+    seen: set[str] = set()
+    for run in runs.values():
+        workload = run.resolved["workload"]
+        if workload["name"] not in seen:
+            seen.add(workload["name"])
+            tables.append(_workload(workload))
+    tables += [_machine(machine, run.resolved["machine"]) for machine, run in runs.items()]
+    return tables
+
+
+# -- results -----------------------------------------------------------------------------------------------------
+
+
+def _ranking(panel: Panel, level: float, result: StudyResult) -> Table:
+    ranking = panel.ranking(level)
+    ratios = {lead.other: lead.ratio for lead in ranking.leads}
+    where = panel.machine if len(result.study.workloads) == 1 else f"{panel.machine}, {panel.workload}"
+    rows = [_ranking_row(entry, ratios.get(entry.label), list(panel.runs[entry.label].values()))
+            for entry in ranking.entries]  # fmt: skip
+    goal = "" if panel.reference is None else f" (training loss {number(panel.reference.loss(level))})"
+    return Table(
+        title=f"Simulated on {where}",
+        note=f"Ordered by time to {level:.0%} of the way{goal}; means over {len(result.study.seeds)} seeds, in "
+        "brackets the 95 % interval. Times the first: paired by seed.",
+        headings=(
+            "policy", "time", "times the first", "final loss", "test score", "epoch", "updates/s", "rows/s",
+            "CPU share of updates", "CPU busy", "accelerator busy", "staleness CPU", "staleness acc.",
+        ),
+        rows=tuple(rows),
+    )  # fmt: skip
+
+
+def _ranking_row(entry: Entry, ratio: Interval | None, records: Sequence[Record]) -> tuple[str, ...]:
+    interval = entry.interval
+    time = f"reached in {entry.reached} of {len(entry.times_s)}" if interval is None else _bracket(interval, seconds)
+    return (
+        entry.label,
+        time,
+        "" if ratio is None else _bracket(ratio, number),
+        _mean(records, final_loss, number),
+        _mean(records, _test_score, share),
+        _mean(records, mean_epoch_s, seconds),
+        _mean(records, lambda record: _per_s(sum(record["updates"].values()), record), number),
+        _mean(records, examples_per_s, number),
+        _mean(records, lambda record: record["update_share"]["cpu"], share),
+        _mean(records, lambda record: record["utilization"]["cpu"], share),
+        _mean(records, lambda record: record["utilization"]["accelerator"], share),
+        _mean(records, lambda record: _staleness(record, "cpu"), number),
+        _mean(records, lambda record: _staleness(record, "accelerator"), number),
+    )
+
+
+def _bracket(interval: Interval, words: Any) -> str:
+    if math.isnan(interval.low):
+        return str(words(interval.mean))
+    return f"{words(interval.mean)} [{words(max(interval.low, 0.0))}, {words(interval.high)}]"
+
+
+def _mean(records: Sequence[Record], value: Any, words: Any) -> str:
+    values = [found for found in map(value, records) if found is not None]
+    return words(mean_interval(values).mean) if values else "-"
+
+
+def _per_s(count: float, record: Record) -> float | None:
+    return count / record["elapsed_s"] if record["elapsed_s"] else None
+
+
+def _test_score(record: Record) -> float | None:
+    score: float | None = record["loss"][-1]["test_score"] if record["loss"] else None
+    return score
+
+
+def _staleness(record: Record, kind: str) -> float | None:
+    found = record["staleness"].get(kind)
+    return None if found is None else float(found["mean"])
+
+
+def validation_table(validation: Validation) -> Table:
+    """Every policy and metric: predicted, measured, spread over the real runs, error."""
+    floor = validation.noise_floor
+    tau = validation.kendall_tau
+    parts = [
+        f"median error of time to loss {_percent(validation.median_error)}",
+        f"noise floor (two real runs against each other) {_percent(floor)}",
+        f"Kendall's tau of the ranking {'-' if tau is None else f'{tau:.2f}'}",
+    ]
+    return Table(
+        title=f"Predicted against measured on {validation.machine}",
+        note=f"{validation.repeats} real runs of each policy, interleaved; the simulation under the same seeds. "
+        f"Spread: standard deviation over the real runs. {'; '.join(parts)}.",
+        headings=("policy", "metric", "predicted", "measured", "spread", "error"),
+        rows=tuple(_validation_row(row) for row in validation.rows),
+    )
+
+
+def _validation_row(row: Row) -> tuple[str, ...]:
+    words = _words_of(row.metric)
+    error = row.error
+    if error is None:
+        shown = "-"
+    else:
+        shown = f"{100 * error:+.0f} %" if row.kind == "relative" else f"{100 * error:+.1f} points"
+    return row.label, _metric_words(row.metric), words(row.predicted), words(row.measured), words(row.spread), shown
+
+
+def _words_of(metric: str) -> Any:
+    if metric.startswith(TIME) or metric == "epoch_s":
+        return seconds
+    return share if metric.startswith(("update_share", "utilization")) else number
+
+
+def _metric_words(metric: str) -> str:
+    name, _, rest = metric.partition(".")
+    if name == TIME:
+        return f"time to {float(rest):.0%}"
+    return {"epoch_s": "epoch", "examples_per_s": "rows/s", "final_loss": "final loss"}.get(
+        metric, f"{name.replace('_', ' ')}, {rest}"
+    )
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def _choices(result: StudyResult) -> Table:
+    fixed = {key for key, _ in result.study.settings}
+    rows = [
+        (
+            f"{choice.label} on {choice.machine}",
+            ", ".join(f"{key.split('.', 1)[-1]} {value}" for key, value in choice.settings if key not in fixed),
+            seconds(choice.time_s),
+            number(choice.loss),
+            str(choice.tried),
+            ", ".join(key.split(".", 1)[-1] for key in choice.at_edge) or "-",
+        )
+        for choice in result.choices
+    ]
+    return Table(
+        title="What the pilots chose",
+        note="Every policy had the same number of pilot runs; the point that was first to the level, else the one with "
+        "the lowest loss, entered the study. At the edge: the best value tried was the smallest or the largest.",
+        headings=("policy", "settings", "time to the level", "loss at the end", "points tried", "at the edge"),
+        rows=tuple(rows),
+    )
+
+
+# -- inputs ------------------------------------------------------------------------------------------------------
+
+
+def _study_table(result: StudyResult) -> Table:
+    study = result.study
+    rows = [
+        ("machines", ", ".join(study.machines)),
+        ("workloads", ", ".join(study.workloads)),
+        ("policies", ", ".join(variant.label for variant in study.variants)),
+        ("seeds", ", ".join(map(str, study.seeds))),
+        ("learner", study.learner),
+        ("stop", _stop(study.stop)),
+    ]
+    rows += [(key, str(value)) for key, value in study.settings]
+    if study.pilot is not None:
+        rows.append(("pilot", f"stop {_stop(study.pilot.stop)}, seed {study.pilot.seed}"))
+        rows += [
+            (f"grid of {variant.label}", "; ".join(f"{key} {_list(values)}" for key, values in variant.grid))
+            for variant in study.variants
+        ]
+    if study.validation is not None:
+        stop = study.validation.stop or study.stop
+        rows.append(("real runs", f"{study.validation.repeats} of each policy, stop {_stop(stop)}"))
+    return Table(title="Study", note="What was asked.", headings=("field", "value"), rows=tuple(rows))
+
+
+def _stop(stop: Any) -> str:
+    names = ("seconds", "epochs", "updates", "target_loss")
+    return " or ".join(f"{getattr(stop, name)} {name}" for name in names if getattr(stop, name) is not None)
+
+
+def _list(values: Sequence[Any]) -> str:
+    return ", ".join(str(value) for value in values)
+
+
+def _one_per_machine(result: StudyResult) -> dict[str, StoredRun]:
+    """A run of each machine, the one with the most of its workers."""
+    found: dict[str, StoredRun] = {}
+    for case, run in result.found.items():
+        if case.role == "run":
+            found.setdefault(_machine_key(case), run)
+    return found
+
+
+def _machine_key(case: Case) -> str:
+    return case.machine
+
+
+def _workload(workload: Mapping[str, Any]) -> Table:
+    widths = "-".join(str(width) for width in (workload["features"], *workload["hidden"], workload["outputs"]))
+    rows = (
+        ("network", f"{widths}, {workload['activation']}, {'with' if workload['bias'] else 'without'} bias"),
+        ("loss", f"{workload['loss']} cross-entropy, mean over rows"),
+        ("precision", workload["precision"]),
+        ("initial model", f"{workload['initial']}, scale {workload['initial_scale']}"),
+        ("rows", f"{workload['rows']:,} for training, {workload['test_rows']:,} for testing"),
+        ("density of the features", number(workload["density"])),
+        ("source", workload["source"]),
+    )
+    return Table(title=f"Workload {workload['name']}", note=workload["description"], headings=("field", "value"),
+                 rows=rows)  # fmt: skip
+
+
+def _machine(name: str, machine: Mapping[str, Any]) -> Table:
+    return Table(
+        title=f"Machine {name}",
+        note=f"{machine['description']}. Assumed, since no source gives them: "
+        f"{_list(machine['assumed']) or 'nothing'}.",
+        headings=("field", "value", "source"),
+        rows=tuple(_machine_rows(machine)),
+    )
+
+
+def _machine_rows(machine: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    sources = dict(machine["sources"])
+    for key in ("cpu_lanes", "message_s", "decision_s", "pinned", "weights_on"):
+        yield f"machine.{key}", _plain(machine[key]), _source(sources, "machine", key)
+    for key, value in machine["noise"].items():
+        yield f"noise.{key}", _plain(value), _source(sources, "noise", key)
+    for group in ("sockets", "accelerators", "links"):
+        for entry in machine[group]:
+            owner = f"{group.removesuffix('s')}.{entry['name']}"
+            for key, value in entry.items():
+                if key != "name":
+                    yield f"{owner}.{key}", _plain(value), _source(sources, owner, key)
+
+
+def _source(sources: Mapping[str, str], owner: str, key: str) -> str:
+    return sources.get(f"{owner}.{key}") or sources.get(owner, "-")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return _list(value) if isinstance(value, list) else str(value)

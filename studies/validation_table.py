@@ -1,0 +1,29 @@
+"""Predicted against measured as a table for a person."""
+
+from __future__ import annotations
+
+from hetsgd.studies.tables import validation_table
+from hetsgd.studies.validation import Validation
+
+
+def print_validation(validation: Validation) -> None:
+    """Print the verdict and the table to stdout."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    content = validation_table(validation)
+    console = Console(markup=False, highlight=False, emoji=False)
+    console.print(validation.verdict(), soft_wrap=True)
+    console.print()
+    table = Table(box=box.SIMPLE_HEAD)
+    for number, heading in enumerate(content.headings):
+        table.add_column(heading, justify="left" if number < 2 else "right", no_wrap=True)
+    label = ""
+    for row in content.rows:
+        if label and row[0] != label:
+            table.add_section()
+        table.add_row("" if row[0] == label else row[0], *row[1:])
+        label = row[0]
+    console.print(table)
+    console.print(content.note, soft_wrap=True)
