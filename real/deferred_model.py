@@ -77,11 +77,15 @@ class DeferredModel:
         """Become what `source` is."""
         source.land()
         self.settle()
+        self.abandon()
+        self.version += 1
+        self.flat_P.copy_(source.flat_P)
+
+    def abandon(self) -> None:
+        """Let go of the writes that wait: nobody will read them."""
         for piece, *_ in self._writes:
             self._pieces.release(piece)
         self._writes.clear()
-        self.version += 1
-        self.flat_P.copy_(source.flat_P)
 
     def settle(self) -> None:
         """Compute the reads that wait."""

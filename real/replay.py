@@ -119,6 +119,7 @@ class ReplayLearner:
             return
         model.users -= 1
         if not model.users:
+            model.abandon()
             self._pieces.give(model.flat_P)
 
     def _global_snapshot(self) -> DeferredModel:
