@@ -249,10 +249,9 @@ class Coordinator:
     def _answer(self, seat: Seat, now_s: float) -> Answer:
         if self.done or seat in self._dead:
             return Stop(reason=self.stop_reason if self.done else "lost")
-        if self._drain is None or self._drained:
-            evaluation = self._evaluations.order_for(seat, self.cursor.epoch, self.version)
-            if evaluation is not None:
-                return evaluation
+        evaluation = self._evaluations.order_for(seat, self.cursor.epoch, self.version)
+        if evaluation is not None:
+            return evaluation
         if self._drain is not None:
             return _EVALUATION if self._drained else _DRAIN
         decision = self._schedule.next(self.view, seat.worker)
