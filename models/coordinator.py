@@ -164,11 +164,11 @@ class Coordinator:
         self._books.evaluated(evaluate, loss, now_s)
         self._judge(loss, now_s)
         if self._drained and not self.done and not self._evaluations.open:
-            why, self._drain, self._drained = self._drain, None, False
-            if why == "stop":
+            if self._drain == "stop":
                 self._end(self.stop_reason, now_s)
-            elif why == "epoch":
+            elif self._drain == "epoch":
                 self._next_epoch(now_s)
+            self._drain, self._drained = None, False
         return self._settle([], now_s)
 
     def failed(self, fault: Fault, now_s: float) -> tuple[Merge, ...]:

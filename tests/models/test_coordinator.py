@@ -150,6 +150,16 @@ def test_an_epoch_ends_with_a_cut_tail_then_drains_evaluates_and_goes_on(hand: M
     assert drive.trace["epochs"].tolist() == [(0, 0.0, 4.0)]  # blocking evaluation is part of the epoch
 
 
+def test_the_last_epoch_is_booked_with_its_evaluation(hand: Maker, scripted: Maker) -> None:
+    drive = hand(scripted(), rows=2)
+    drive.now_s = 1.0
+    drive.finish(drive.give("gpu"))
+    drive.now_s = 3.0
+    drive.evaluate(drive.ask("gpu"), 0.5)
+    assert drive.coordinator.done
+    assert drive.trace["epochs"].tolist() == [(0, 0.0, 3.0)]
+
+
 @pytest.mark.parametrize("evaluation", ["concurrent", "deferred"])
 def test_without_blocking_only_the_last_epoch_drains(hand: Maker, scripted: Maker, evaluation: str) -> None:
     drive = hand(scripted(), rows=8, stop=StopRule(epochs=2), evaluation=evaluation)
