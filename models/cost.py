@@ -132,12 +132,6 @@ def lanes_per_socket(machine: Machine) -> tuple[int, ...]:
     return tuple(homes.count(index) for index in range(len(machine.sockets)))
 
 
-def memory_socket(machine: Machine, lane: int) -> Socket:
-    """The socket whose DRAM a lane's weights come from: that of first touch, or its own when interleaved."""
-    index = lane_socket(machine, lane) if machine.weights_on == "interleaved" else 0
-    return machine.sockets[index]
-
-
 def core_share(socket: Socket, lanes: int) -> float:
     """Share of a core that each of `lanes` lanes on this socket has: 1, less when hardware threads share cores."""
     return min(1.0, socket.cores / lanes) if lanes else 1.0

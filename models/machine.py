@@ -281,7 +281,8 @@ def _graph(machine: Machine) -> networkx.DiGraph[str]:
         rate = link.bytes_per_s(machine.pinned)
         join(link.ends[0], link.ends[1], link.name, "down", link.latency_s, rate)
         join(link.ends[1], link.ends[0], link.name, "up", link.latency_s, rate)
-    return networkx.freeze(graph)
+    networkx.freeze(graph)
+    return graph
 
 
 @lru_cache(maxsize=1024)

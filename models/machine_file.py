@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, cast, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -223,19 +223,35 @@ def _override_one(machine: Machine, key: str, value: Any) -> Machine:
     noise = [item.name for item in fields(Noise)]
     if not dot and key in noise:
         return replace(machine, noise=replace(machine.noise, **{key: _typed(Noise, key, value, key)}))
-    for group in ("sockets", "accelerators", "links"):
-        entries = getattr(machine, group)
-        for index, entry in enumerate(entries):
-            if entry.name == owner and field in (item.name for item in fields(entry)) and field != "name":
-                changed = replace(entry, **{field: _typed(type(entry), field, value, key)})
-                return replace(machine, **{group: (*entries[:index], changed, *entries[index + 1 :])})
+    for entry in _entries_of(machine):
+        if entry.name == owner and field != "name" and field in (item.name for item in fields(entry)):
+            changed = replace(entry, **{field: _typed(type(entry), field, value, key)})
+            return _exchange(machine, entry, changed)
     raise MachineError(
         unknown_key("--set", "machine.", key, [*_SETTINGS, "accelerators", *noise, *_entry_keys(machine)])
     )
 
 
+def _entries_of(machine: Machine) -> tuple[Socket | Accelerator | Link, ...]:
+    return (*machine.sockets, *machine.accelerators, *machine.links)
+
+
+def _exchange(machine: Machine, old: object, new: object) -> Machine:
+    """The machine with one socket, accelerator or link in the place of another."""
+
+    def exchanged(entries: tuple[_Value, ...]) -> tuple[_Value, ...]:
+        return tuple(cast(_Value, new) if entry is old else entry for entry in entries)
+
+    return replace(
+        machine,
+        sockets=exchanged(machine.sockets),
+        accelerators=exchanged(machine.accelerators),
+        links=exchanged(machine.links),
+    )
+
+
 def _entry_keys(machine: Machine) -> Iterable[str]:
-    for entry in (*machine.sockets, *machine.accelerators, *machine.links):
+    for entry in _entries_of(machine):
         yield from (f"{entry.name}.{item.name}" for item in fields(entry) if item.name != "name")
 
 

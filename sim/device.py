@@ -1,0 +1,312 @@
+"""An accelerator in virtual time: load rows, pull the model, compute local steps, push the result."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from hetsgd.models.cost import Load, accelerator_forward, accelerator_step, launch_s
+from hetsgd.models.footprint import check_accelerator
+from hetsgd.models.machine import Accelerator
+from hetsgd.models.policy import Assign, Evaluate, Loss, Result, Seat, Write
+from hetsgd.models.trace import Place
+from hetsgd.sim.fluid import Shared, Stream
+from hetsgd.sim.links import CopyEngines, Fabric, Path, Transfer
+from hetsgd.sim.noise import ServiceNoise
+from hetsgd.sim.record import COMPUTE, EVALUATE, LOAD, PULL, PUSH, WAIT
+from hetsgd.sim.world import World
+
+
+class DeviceCosts:
+    """What steps cost on one accelerator, as amounts of a capacity: seconds, or DRAM bytes of a stand-in."""
+
+    def __init__(self, world: World, accelerator: Accelerator, batches_held: int) -> None:
+        self.launches_s = launch_s(world.plan.workload, accelerator)
+        self._world = world
+        self._accelerator = accelerator
+        self._held = batches_held
+        self._steps: dict[tuple[int, bool], tuple[Shared, Stream, float]] = {}
+        self._sizes: dict[int, int] = {}
+
+    def memory_bytes(self, batch: int) -> int:
+        """Memory that the device needs at this batch; CapacityError when it has less."""
+        known = self._sizes.get(batch)
+        if known is None:
+            workload = self._world.plan.workload
+            known = check_accelerator(self._accelerator, workload, batch, batches_held=self._held)
+            self._sizes[batch] = known
+        return known
+
+    def step(self, rows: int, gradient: bool) -> tuple[Shared, Stream, float]:
+        """The capacity, stream and amount of one step of `rows` rows; `gradient`: it is handed in, not applied."""
+        known = self._steps.get((rows, gradient))
+        if known is None:
+            workload = self._world.plan.workload
+            write: Write = "gradient" if gradient else "in_place"
+            load = accelerator_step(workload, self._accelerator, batch=rows, write=write)
+            known = self._steps[rows, gradient] = self._served(load)
+        return known
+
+    def forward(self, rows: int) -> tuple[Shared, Stream, float]:
+        """The capacity, stream and amount of the loss over `rows` rows."""
+        return self._served(accelerator_forward(self._world.plan.workload, self._accelerator, rows=rows))
+
+    def _served(self, load: Load) -> tuple[Shared, Stream, float]:
+        if not load.dram_bytes:
+            return self._world.unshared, self._world.seconds, load.alone_s
+        return self._world.home_memory, Stream(load.dram_bytes / load.alone_s), load.dram_bytes
+
+
+class Held:
+    """An assignment that the accelerator holds: when its rows began to come and when they were there."""
+
+    __slots__ = ("assign", "load_s", "loaded_s")
+
+    def __init__(self, assign: Assign) -> None:
+        self.assign = assign
+        self.load_s = 0.0
+        self.loaded_s: float | None = None
+
+
+class Device:
+    """The worker of one accelerator. Rows of the next assignments are loaded ahead, the model never is."""
+
+    def __init__(self, world: World, fabric: Fabric, accelerator: Accelerator, batches_held: int) -> None:
+        name = accelerator.name
+        cpus = 1 if accelerator.stand_in else 0
+        self.world = world
+        self.seat = Seat(name)
+        self.accelerator = accelerator
+        self.engines = CopyEngines(accelerator.copy_engines)
+        self.down, self.up = fabric.paths(accelerator)
+        self.worker = world.recorder.trace.code(name)
+        self.place = world.recorder.place(Place(name=name, worker=name, kind="accelerator", cpus=cpus))
+        self.costs = DeviceCosts(world, accelerator, batches_held)
+        self.launching_s = 0.0
+        self.alive = True
+        self._noise = ServiceNoise(world.plan.run.seed, name, world.machine.noise.accelerator_sigma)
+        self._queue: deque[Held] = deque()
+        self._evaluations: deque[Evaluate] = deque()
+        self._current: Assign | Evaluate | None = None
+        self._serving: tuple[Shared, Stream] | None = None
+        self._loss: Loss | None = None
+        self._step = 0
+        self._read = 0
+        self._start_s = 0.0
+        self._compute_s = 0.0
+        self._free_s = 0.0
+        self._waiting_word = False
+        self._replica_version = 0
+
+    @property
+    def writing(self) -> bool:
+        """A copy-back takes effect at once, at its end: no in-place work is ever half applied."""
+        return False
+
+    def deliver(self, order: Assign | Evaluate) -> None:
+        """Take an order: the rows of an assignment are loaded at once, the rest starts when its turn comes."""
+        world = self.world
+        if isinstance(order, Evaluate):
+            self._evaluations.append(order)
+            self.kick()
+            return
+        needed = self.costs.memory_bytes(min(order.work.batch, order.rows))
+        world.recorder.memory(f"{self.accelerator.name}:memory", needed)
+        held = Held(order)
+        self._queue.append(held)
+
+        def begun() -> None:
+            held.load_s = world.env.now
+
+        def done() -> None:
+            held.loaded_s = world.env.now
+            self.kick()
+
+        self.move(self.down, LOAD, order.id, order.rows * world.plan.workload.row_bytes, done, begun)
+
+    def kick(self) -> None:
+        """Start the next order if there is one and it may start: evaluations first."""
+        if self._current is not None:
+            return
+        if self._evaluations:
+            self._evaluate(self._evaluations.popleft())
+            return
+        ready = bool(self._queue) and self._queue[0].loaded_s is not None and not self._waiting_word
+        if ready and self.world.desk.may_start(self.seat):
+            self._begin(self._queue.popleft())
+
+    def heard(self) -> None:
+        """The coordinator has decided on the last result: what it merges is known."""
+        self._waiting_word = False
+
+    def wrote_back(self, version: int) -> None:
+        """The accelerator's own replica has become the global model of this version."""
+        self._replica_version = version
+
+    def move(
+        self, path: Path, kind: int, id_: int, size_bytes: int, done: Callable[[], None],
+        begun: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        """Transfer bytes through the copy engines."""
+        transfer = Transfer(
+            self.world, path, kind=kind, worker=self.worker, id_=id_, size_bytes=size_bytes, done=done, begun=begun
+        )
+        self.engines.submit(transfer)
+
+    # -- assignments ------------------------------------------------------------------------------------------------
+
+    def _begin(self, held: Held) -> None:
+        world, assign = self.world, held.assign
+        now_s = world.env.now
+        self._current = assign
+        self._start_s = max(held.load_s, self._free_s)
+        ready_s = max(held.loaded_s or 0.0, self._free_s)
+        if now_s > ready_s:
+            world.recorder.span(WAIT, self.place, self.worker, assign.id, ready_s, now_s)
+        if assign.work.read == "own":
+            world.learner.pull(assign)
+            self._read = self._replica_version
+            self._pulled()
+        else:
+            self.move(self.down, PULL, assign.id, world.plan.workload.model_bytes, self._pulled, self._pull_begun)
+
+    def _pull_begun(self) -> None:
+        assign = self._current
+        if isinstance(assign, Assign):
+            self.world.learner.pull(assign)
+            self._read = self.world.version
+            if assign.work.write == "keep":
+                self._replica_version = self._read
+
+    def _pulled(self) -> None:
+        self._step = 0
+        self._compute_s = self.world.env.now
+        if isinstance(self._current, Assign):
+            self._piece(self._current)
+
+    def _piece(self, assign: Assign) -> None:
+        """Start the local step `_step`."""
+        batch = assign.work.batch
+        rows = min(batch, assign.rows - self._step * batch)
+        self.world.learner.start(assign, 0, self._step)
+        shared, stream, amount = self.costs.step(rows, assign.work.write == "gradient")
+        self._serve(shared, stream, amount * self._noise.draw())
+        self.launching_s += self.costs.launches_s
+
+    def _serve(self, shared: Shared, stream: Stream, amount: float) -> None:
+        self._serving = (shared, stream)
+        shared.join(stream, amount, self)
+        shared.settle()
+
+    def served(self) -> None:
+        """A local step or an evaluation is computed."""
+        self._serving = None
+        order = self._current
+        if isinstance(order, Evaluate):
+            self._evaluated(order)
+        elif order is not None:
+            self._stepped(order)
+
+    def _stepped(self, assign: Assign) -> None:
+        world, step = self.world, self._step
+        world.learner.finish(assign, 0, step)
+        self._step = step + 1
+        if (step + 1) * assign.work.batch < assign.rows:
+            self._piece(assign)
+            return
+        world.recorder.span(COMPUTE, self.place, self.worker, assign.id, self._compute_s, world.env.now)
+        if assign.work.write == "keep":
+            self._finish(assign)
+        else:
+            self.move(self.up, PUSH, assign.id, world.plan.workload.model_bytes, self._pushed)
+
+    def _pushed(self) -> None:
+        """The replica or gradient is in host memory; a copy-back is the global model now."""
+        assign = self._current
+        if not isinstance(assign, Assign):
+            return
+        world = self.world
+        if assign.work.write == "in_place":
+            world.learner.push(assign)
+            # All that was written since the pull began is not in the replica that now stands in its place.
+            world.recorder.overwritten += world.version - self._read
+            world.version += 1
+            world.recorder.update(
+                "accelerator", world.version, self._read, world.env.now, self.worker, -1, assign.id, assign.rows
+            )
+        self._finish(assign)
+
+    def _finish(self, assign: Assign) -> None:
+        world = self.world
+        in_place = assign.work.write == "in_place"
+        self._current = None
+        self._free_s = world.env.now
+        self._waiting_word = not in_place
+        world.recorder.flops["accelerator"] += world.flops_per_row * assign.rows
+        result = Result(
+            id=assign.id,
+            seat=self.seat,
+            rows=assign.rows,
+            updates=1 if in_place else 0,
+            steps=assign.pieces,
+            read=self._read,
+            wrote=world.version if in_place else self._read,
+            start_s=self._start_s,
+            end_s=world.env.now,
+            work=assign.work,
+            stats=world.learner.result(assign),
+        )
+        world.desk.report(result)
+        self.kick()
+
+    # -- evaluations ------------------------------------------------------------------------------------------------
+
+    def _evaluate(self, order: Evaluate) -> None:
+        """Copy the model, then the rows, then compute; the loss is that of the model when the copy begins."""
+        world, workload = self.world, self.world.plan.workload
+        self._current = order
+
+        def begun() -> None:
+            self._loss = world.learner.evaluate(at_s=world.env.now, epoch=order.epoch, update=world.version)
+
+        def copied() -> None:
+            size_bytes = (workload.rows + workload.test_rows) * workload.row_bytes
+            self.move(self.down, EVALUATE, order.id, size_bytes, loaded)
+
+        def loaded() -> None:
+            self._compute_s = world.env.now
+            self._serve(*self.costs.forward(workload.rows + workload.test_rows))
+
+        self.move(self.down, EVALUATE, order.id, workload.model_bytes, copied, begun)
+
+    def _evaluated(self, order: Evaluate) -> None:
+        world, loss = self.world, self._loss
+        world.recorder.span(EVALUATE, self.place, self.worker, order.id, self._compute_s, world.env.now)
+        self._current = self._loss = None
+        self._free_s = world.env.now
+        if loss is not None:
+            world.desk.loss_known(self.seat, order, replace(loss, end_s=world.env.now))
+        self.kick()
+
+    # -- faults and the end -----------------------------------------------------------------------------------------
+
+    def cut(self) -> None:
+        """Stop everything at once."""
+        if self._serving is not None and self._current is not None:
+            shared, stream = self._serving
+            shared.leave(stream, self)
+            shared.settle()
+            kind = EVALUATE if isinstance(self._current, Evaluate) else COMPUTE
+            id_, now_s = self._current.id, self.world.env.now
+            self.world.recorder.span(kind, self.place, self.worker, id_, self._compute_s, now_s)
+        self.engines.drop()
+        self._queue.clear()
+        self._evaluations.clear()
+        self._current = self._loss = self._serving = None
+        self._waiting_word = False
+
+    def lose(self, _lane: int) -> int:
+        """The device, which has stopped, is gone for good; returns the lanes left: none."""
+        self.alive = False
+        return 0

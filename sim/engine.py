@@ -1,0 +1,339 @@
+"""The simulator: one run of a plan in virtual time, from workers, memories and links to a trace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import simpy
+import simpy.core
+
+from hetsgd.models.coordinator import Coordinator
+from hetsgd.models.dispatcher import Dispatcher
+from hetsgd.models.footprint import check_accelerator, check_host, host_bytes
+from hetsgd.models.learner import Learner
+from hetsgd.models.plan import Plan, ProgressSink
+from hetsgd.models.policy import Assign, Evaluate, Event, Fault, Loss, Merge, Recipe, Result, Seat
+from hetsgd.models.run import Progress, StopRule
+from hetsgd.models.trace import Trace
+from hetsgd.sim.device import Device
+from hetsgd.sim.faults import Injected, check_faults
+from hetsgd.sim.links import Fabric
+from hetsgd.sim.merge_place import MergePlace
+from hetsgd.sim.record import Recorder
+from hetsgd.sim.team import CpuTeam, SocketCosts
+from hetsgd.sim.world import World
+
+_PROGRESS_EVERY_S: Final = 0.25
+_LOOK_EVERY: Final = 64
+
+
+class SimulationError(RuntimeError):
+    """The simulation cannot go on: nothing is left to happen, though the run has not ended."""
+
+
+def simulate(
+    plan: Plan, learner: Learner, *, progress: ProgressSink | None = None, faults: Sequence[Injected] = ()
+) -> Trace:
+    """Run a plan in virtual time.
+
+    The learner is told what happens in the order of virtual time. `progress` is called a few times per second of
+    wall time. What would end at the very deadline of a run is not done any more.
+
+    Raises CapacityError when data, model or a batch do not fit a memory, PolicyError when the policy does not suit the
+    run or breaks its contract, ValueError for a fault on something that the run does not have.
+    """
+    return _Engine(plan, learner, progress, faults).run()
+
+
+def largest_batch(recipe: Recipe) -> int:
+    """The largest batch that a recipe's parameters let an accelerator have, as far as they say it; at least 1."""
+    names = ("accelerator_batch", "accelerator_upper")
+    return max(1, *(value for name in names if isinstance(value := getattr(recipe, name, 1), int)))
+
+
+class _Engine:
+    """Drives a coordinator with what the workers of a machine do; see `hetsgd.sim.world.Desk`."""
+
+    def __init__(self, plan: Plan, learner: Learner, progress: ProgressSink | None, faults: Sequence[Injected]) -> None:
+        fleet = plan.fleet()
+        check_faults(faults, fleet)
+        self.trace = Trace(level=plan.run.trace)
+        self.trace.logical_cpus = plan.machine.logical_cpus
+        self.recorder = Recorder(self.trace)
+        self.world = World(plan, learner, self.recorder, self)
+        self.coordinator = Coordinator(recipe=plan.recipe, fleet=fleet, run=plan.run, trace=self.trace)
+        self.dispatcher = Dispatcher(self.coordinator)
+        self.plan = plan
+        self.learner = learner
+        self._message_s = plan.machine.message_s
+        self._decision_s = plan.machine.decision_s
+        self._busy_until_s = 0.0
+        self._alarm: simpy.Event | None = None
+        self._alarm_s: float | None = None
+        self._deaf: set[Seat] = set()
+        self._gone: set[Seat] = set()
+        self._deferred: list[tuple[Evaluate, Loss]] = []
+        self._lives: dict[Seat, int] = dict.fromkeys(fleet.seats, 0)
+        self._progress = progress
+        self._progress_at_s = time.monotonic() + _PROGRESS_EVERY_S
+        self._turns = 0
+        self.workers: dict[str, Device | CpuTeam] = {}
+        self.seats: dict[Seat, Device | CpuTeam] = {}
+        self._build()
+        self.merges = MergePlace(self.world, self.workers)
+        for fault in faults:
+            self.world.after(fault.at_s, self._striking(fault))
+
+    def _build(self) -> None:
+        """Make the workers, and refuse what does not fit before anything runs."""
+        plan, world = self.plan, self.world
+        check_host(plan.machine, plan.workload)
+        self.recorder.memory(f"{world.home.name}:dram", host_bytes(plan.workload))
+        fabric = Fabric(world, self.recorder)
+        held = self.coordinator.capacity
+        for member in self.coordinator.fleet.members:
+            if member.kind == "accelerator":
+                accelerator = plan.machine.accelerator(member.name)
+                batch = min(largest_batch(plan.recipe), plan.workload.rows)
+                check_accelerator(accelerator, plan.workload, batch, batches_held=held)
+                device = Device(world, fabric, accelerator, held)
+                self.workers[member.name] = self.seats[device.seat] = device
+                continue
+            costs = [SocketCosts(world, index) for index in range(len(plan.machine.sockets))]
+            for seat in member.seats:
+                lanes = range(member.lanes) if seat.lane < 0 else (seat.lane,)
+                self.workers[member.name] = self.seats[seat] = CpuTeam(world, seat, lanes, costs)
+
+    def run(self) -> Trace:
+        """Run to the end and return the trace."""
+        coordinator, env = self.coordinator, self.world.env
+        deadline_s = self.plan.run.stop.seconds
+        if deadline_s is not None:
+            self.world.after(deadline_s, self._deadline)
+        coordinator.begin(self.learner.begin())
+        self._turn(None)
+        step = env.step
+        try:
+            while not coordinator.done:
+                step()
+        except simpy.core.EmptySchedule:
+            waits = "; ".join(f"{seat} waits: {reason}" for seat, reason in self.dispatcher.waits().items())
+            raise SimulationError(f"nothing is left to happen at {env.now} s; {waits or 'nobody waits'}") from None
+        return self._close()
+
+    def _close(self) -> Trace:
+        """Cut off what is under way, compute the losses outside the clock and close the books."""
+        now_s, coordinator = self.world.env.now, self.coordinator
+        for seat in self.seats.values():
+            seat.cut()
+        self.merges.cut()
+        for order, loss in self._deferred:
+            coordinator.note(loss, order)
+        if not coordinator.losses or coordinator.losses[-1].update != self.world.version:
+            loss = self.learner.evaluate(at_s=now_s, epoch=coordinator.cursor.epoch, update=self.world.version)
+            if loss.computed:
+                coordinator.note(loss)
+        coordinator.close(now_s)
+        self.recorder.close()
+        self._close_totals()
+        if self._progress is not None:
+            self._progress(self._progress_now())
+        return self.trace
+
+    def _close_totals(self) -> None:
+        totals = self.trace.totals
+        totals.events = self.world.events
+        for place in self.trace.places.values():
+            if place.kind == "cpu":
+                totals.cpu_s["cpu"] += sum(totals.busy_s.get((place.name, kind), 0.0) for kind in _WORK)
+        for device in self.workers.values():
+            if not isinstance(device, Device):
+                continue
+            name = device.accelerator.name
+            working_s = sum(totals.busy_s.get((name, kind), 0.0) for kind in ("compute", "evaluate"))
+            totals.driver_busy_s[name] += working_s
+            if device.accelerator.stand_in:
+                copying_s = sum(end.busy_s for path in (device.down, device.up) for end in path.ends)
+                totals.cpu_s["accelerator"] += working_s + copying_s
+            else:
+                totals.cpu_s["accelerator"] += device.launching_s  # by the thread of the host that drives it
+
+    # -- what workers report ------------------------------------------------------------------------------------------
+
+    def may_start(self, seat: Seat) -> bool:
+        """Whether the seat may read the model: no merge with its own results is still to land."""
+        return self.coordinator.may_start(seat)
+
+    def report(self, result: Result) -> None:
+        """An assignment has ended; the coordinator hears of it a message later."""
+        if self._message_s:
+            self.world.after(self._message_s, lambda _: self._finished(result))
+        else:
+            self._finished(result)
+
+    def _finished(self, result: Result) -> None:
+        coordinator, seat = self.coordinator, result.seat
+        if result.work.write != "in_place":
+            self.merges.hold(result)
+            home = self.world.home.name
+            self.recorder.memory(f"{home}:dram", host_bytes(self.plan.workload) + self.merges.held_bytes)
+        merges = coordinator.finished(result, self.world.env.now)
+        if merges:
+            self.merges.submit(merges)
+        worker = self.seats[seat]
+        worker.heard()
+        self.dispatcher.free(seat)
+        self._turn("finished")
+        worker.kick()
+
+    def loss_known(self, seat: Seat, order: Evaluate, loss: Loss) -> None:
+        """An evaluation has ended; the coordinator hears of it a message later."""
+        self.world.after(self._message_s, lambda _: self._evaluated(seat, order, loss))
+
+    def _evaluated(self, seat: Seat, order: Evaluate, loss: Loss) -> None:
+        now_s, coordinator = self.world.env.now, self.coordinator
+        self.merges.submit(coordinator.evaluated(order, replace(loss, end_s=now_s), now_s))
+        if coordinator.load(seat) < coordinator.capacity:
+            self.dispatcher.free(seat)
+        self._turn("evaluated")
+
+    def landed(self, merge: Merge, version: int, start_s: float, seats: Sequence[Seat]) -> None:
+        """A merge has taken effect, beside the coordinator."""
+        now_s = self.world.env.now
+        self.merges.submit(self.coordinator.merged(merge, version=version, start_s=start_s, now_s=now_s))
+        self._turn("merged")
+        for seat in dict.fromkeys(seats):
+            self.seats[seat].kick()
+
+    # -- what the coordinator orders ----------------------------------------------------------------------------------
+
+    def _turn(self, event: Event | None) -> None:
+        """After an event: ask who is to be asked, send the orders, take snapshots, set the alarm."""
+        now_s = self.world.env.now
+        orders = self.dispatcher.sweep(event, now_s)
+        if orders:
+            ready_s = max(now_s, self._busy_until_s)
+            for seat, order in orders:
+                ready_s += self._decision_s
+                self._send(seat, order, ready_s - now_s + self._message_s)
+            self._busy_until_s = ready_s
+        for snapshot in self.coordinator.snapshots(now_s):
+            loss = self.learner.evaluate(at_s=now_s, epoch=snapshot.epoch, update=self.world.version)
+            self._deferred.append((snapshot, loss))
+        self._set_alarm(now_s)
+        self._turns += 1
+        if self._progress is not None and not self._turns % _LOOK_EVERY:
+            self._tell()
+
+    def _send(self, seat: Seat, order: Assign | Evaluate, delay_s: float) -> None:
+        life = self._lives[seat]
+        if delay_s > 0.0:
+            self.world.after(delay_s, lambda _: self._deliver(seat, order, life))
+        else:
+            self._deliver(seat, order, life)
+
+    def _deliver(self, seat: Seat, order: Assign | Evaluate, life: int) -> None:
+        """Hand over an order, unless its seat was struck since it was sent: the coordinator counts it as lost."""
+        if seat not in self._deaf and self._lives[seat] == life:
+            self.seats[seat].deliver(order)
+
+    def _set_alarm(self, now_s: float) -> None:
+        """Wake up when a waiting seat wants to be asked, or a timed evaluation comes due."""
+        times = (self.dispatcher.wake_s(), self.coordinator.next_evaluation_s())
+        due_s = min((at_s for at_s in times if at_s is not None), default=None)
+        if due_s is None or due_s == self._alarm_s:
+            return
+        self._alarm_s = due_s
+        self._alarm = self.world.after(max(0.0, due_s - now_s), self._ring)
+
+    def _ring(self, event: simpy.Event) -> None:
+        if event is self._alarm:
+            self._alarm, self._alarm_s = None, None
+            self._turn("timer")
+
+    def _deadline(self, _: simpy.Event) -> None:
+        self.coordinator.stop(f"{self.plan.run.stop.seconds:g} seconds over", self.world.env.now)
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def _strike(self, fault: Injected) -> None:
+        """A worker or lane is lost; the coordinator hears of it a message later."""
+        member = self.coordinator.fleet.member(fault.worker)
+        seats = member.seats if not member.free or fault.lane < 0 else (Seat(fault.worker, fault.lane),)
+        for seat in seats:
+            worker = self.seats[seat]
+            if seat in self._gone:
+                continue
+            lane = fault.lane if isinstance(worker, CpuTeam) and not member.free else -1
+            if isinstance(worker, CpuTeam) and lane >= 0 and lane not in worker.lanes:
+                continue
+            half = worker.writing
+            worker.cut()
+            left = worker.lose(lane)
+            self._deaf.add(seat)
+            if not left:
+                self._gone.add(seat)
+                self.merges.lost(worker)
+            kind = f"lane {lane} killed" if lane >= 0 else "killed"
+            known = Fault(seat=seat, kind=kind, lanes_left=left, half_applied=half)
+            self.world.after(self._message_s, self._failing(known))
+
+    def _striking(self, fault: Injected) -> Callable[[simpy.Event], None]:
+        return lambda _: self._strike(fault)
+
+    def _failing(self, fault: Fault) -> Callable[[simpy.Event], None]:
+        return lambda _: self._failed(fault)
+
+    def _failed(self, fault: Fault) -> None:
+        coordinator, seat = self.coordinator, fault.seat
+        lost = [assign.id for assign in coordinator.in_flight.values() if assign.seat == seat]
+        kept = [r.id for r in coordinator.held.values() if r.seat == seat and r.work.write == "keep"]
+        merges = coordinator.failed(fault, self.world.env.now)
+        self.learner.drop(lost)
+        if not fault.lanes_left:
+            self.merges.drop(kept)
+        self.merges.submit(merges)
+        self._lives[seat] += 1
+        if coordinator.alive(seat):
+            self._deaf.discard(seat)
+            self.dispatcher.free(seat)
+        else:
+            self.dispatcher.lost(seat)
+        self._turn("failed")
+
+    # -- progress -----------------------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        wall_s = time.monotonic()
+        if self._progress is not None and wall_s >= self._progress_at_s:
+            self._progress_at_s = wall_s + _PROGRESS_EVERY_S
+            self._progress(self._progress_now())
+
+    def _progress_now(self) -> Progress:
+        coordinator, now_s = self.coordinator, self.world.env.now
+        losses = [loss.train for loss in coordinator.losses if loss.computed]
+        examples = coordinator.cursor.epoch * coordinator.cursor.rows + coordinator.cursor.position
+        return Progress(
+            now_s=now_s,
+            epoch=coordinator.cursor.epoch,
+            examples=examples,
+            updates=self.world.version,
+            loss=losses[-1] if losses else None,
+            fraction=_fraction(self.plan.run.stop, now_s, examples / coordinator.cursor.rows, self.world.version),
+        )
+
+
+_WORK: Final = ("pull", "compute", "evaluate")
+
+
+def _fraction(stop: StopRule, now_s: float, epochs: float, updates: int) -> float:
+    """How far the nearest stop rule is, in [0, 1]."""
+    parts = [
+        done / whole
+        for done, whole in ((now_s, stop.seconds), (epochs, stop.epochs), (updates, stop.updates))
+        if whole is not None
+    ]
+    return min(1.0, max(parts))

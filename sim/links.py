@@ -1,0 +1,205 @@
+"""Transfers between host and accelerators: links shared by what moves in one direction, copy engines that queue."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from hetsgd.models.machine import Accelerator, Direction, Link, Machine
+from hetsgd.models.trace import Place
+from hetsgd.sim.fluid import Shared, Stream
+from hetsgd.sim.record import PlaceLog, Recorder
+from hetsgd.sim.world import World
+
+
+class LinkEnd:
+    """One direction of a link: its rate, the transfers on it, and a place for each slot that they take."""
+
+    def __init__(self, link: Link, direction: Direction, pinned: bool, recorder: Recorder) -> None:
+        self.name = f"{link.name}:{direction}"
+        self.rate = link.bytes_per_s(pinned)
+        self.active = 0
+        self.paths: list[Path] = []
+        self._recorder = recorder
+        self._slots: list[PlaceLog] = []
+        self._taken: list[bool] = []
+        self._grow()
+
+    def _grow(self) -> None:
+        name = self.name if not self._slots else f"{self.name}[{len(self._slots)}]"
+        self._slots.append(self._recorder.place(Place(name=name, worker=None, kind="link")))
+        self._taken.append(False)
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of all transfers on it."""
+        return sum(sum(slot.busy_s) for slot in self._slots)
+
+    def enter(self) -> int:
+        """Take the first free slot."""
+        self.active += 1
+        if all(self._taken):
+            self._grow()
+        slot = self._taken.index(False)
+        self._taken[slot] = True
+        return slot
+
+    def exit(self, slot: int) -> PlaceLog:
+        """Give a slot back; returns the place that its span belongs to."""
+        self.active -= 1
+        self._taken[slot] = False
+        return self._slots[slot]
+
+
+class Path:
+    """The way between the host memory that holds model and rows, and one accelerator, in one direction.
+
+    A transfer draws on that memory once (twice where a core copies within it). Its rate is the smallest fair share of
+    the links on the way, and a fair share of the memory. The latency of the way counts as the bytes that it could have
+    moved meanwhile, so that an undisturbed transfer takes latency + bytes / rate.
+    """
+
+    def __init__(self, memory: Shared, ends: list[LinkEnd], latency_s: float, draws: int) -> None:
+        self.memory = memory
+        self.ends = ends
+        self.draws = draws
+        self.rate = min(end.rate for end in ends)
+        self.latency_bytes = latency_s * self.rate
+        self.stream = Stream(draws * self.rate)
+        for end in ends:
+            end.paths.append(self)
+
+    def share(self) -> None:
+        """Look anew at what the links on the way allow, after a transfer came or went on one of them."""
+        rate = min(end.rate / max(end.active, 1) for end in self.ends)
+        self.memory.recap(self.stream, self.draws * rate)
+        self.memory.settle()
+
+    def neighbours(self) -> Iterable[Path]:
+        """The other paths that share a link with this one."""
+        return (path for end in self.ends if len(end.paths) > 1 for path in end.paths if path is not self)
+
+
+class Transfer:
+    """One transfer; `begun` is called when it leaves the queue of the copy engines, `done` when it has arrived."""
+
+    __slots__ = ("begun", "done", "engines", "id", "kind", "path", "size_bytes", "slots", "start_s", "worker", "world")
+
+    def __init__(
+        self, world: World, path: Path, *, kind: int, worker: int, id_: int, size_bytes: int,
+        done: Callable[[], None], begun: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.world = world
+        self.path = path
+        self.kind = kind
+        self.worker = worker
+        self.id = id_
+        self.size_bytes = size_bytes
+        self.done = done
+        self.begun = begun
+        self.engines: CopyEngines | None = None
+        self.slots: list[int] = []
+        self.start_s = 0.0
+
+    @property
+    def _amount(self) -> float:
+        return self.path.draws * (self.size_bytes + self.path.latency_bytes)
+
+    def start(self) -> None:
+        """Begin to move, now."""
+        path = self.path
+        self.start_s = self.world.env.now
+        if self.begun is not None:
+            self.begun()
+        self.slots = [end.enter() for end in path.ends]
+        path.memory.join(path.stream, self._amount, self)
+        path.share()
+        for neighbour in path.neighbours():
+            neighbour.share()
+
+    def served(self) -> None:
+        """All bytes have arrived."""
+        self._leave(self.size_bytes)
+        if self.engines is not None:
+            self.engines.released(self)
+        self.done()
+
+    def cut(self) -> None:
+        """Stop on the way: a fault, or the end of the run. What has been moved counts."""
+        path = self.path
+        missing = path.memory.missing(path.stream, self)
+        path.memory.leave(path.stream, self)
+        self._leave(int(max(0.0, (self._amount - missing) / path.draws - path.latency_bytes)))
+        path.memory.settle()
+
+    def _leave(self, moved_bytes: int) -> None:
+        path, now = self.path, self.world.env.now
+        for end, slot in zip(path.ends, self.slots, strict=True):
+            place = end.exit(slot)
+            self.world.recorder.span(self.kind, place, self.worker, self.id, self.start_s, now, moved_bytes)
+        for neighbour in path.neighbours():
+            neighbour.share()
+
+
+class CopyEngines:
+    """The copy engines of one accelerator: so many transfers at once, one in each direction, in the order asked for."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._waiting: deque[Transfer] = deque()
+        self._moving: list[Transfer] = []
+
+    def submit(self, transfer: Transfer) -> None:
+        """Start a transfer, now or when an engine is free."""
+        transfer.engines = self
+        self._waiting.append(transfer)
+        self._pump()
+
+    def released(self, transfer: Transfer) -> None:
+        """A transfer has ended; the next may start."""
+        self._moving.remove(transfer)
+        self._pump()
+
+    def drop(self) -> None:
+        """Stop all transfers."""
+        self._waiting.clear()
+        moving, self._moving = self._moving, []
+        for transfer in moving:
+            transfer.cut()
+
+    def _pump(self) -> None:
+        while self._waiting and len(self._moving) < self._count:
+            busy = {id(transfer.path) for transfer in self._moving}
+            fits = next((transfer for transfer in self._waiting if id(transfer.path) not in busy), None)
+            if fits is None:
+                return
+            self._waiting.remove(fits)
+            self._moving.append(fits)
+            fits.start()
+
+
+class Fabric:
+    """All links of a machine, and the paths of its accelerators."""
+
+    def __init__(self, world: World, recorder: Recorder) -> None:
+        machine = world.machine
+        self._world = world
+        self._machine: Machine = machine
+        self._recorder = recorder
+        self._ends: dict[tuple[str, Direction], LinkEnd] = {}
+
+    def paths(self, accelerator: Accelerator) -> tuple[Path, Path]:
+        """The ways down to an accelerator and up from it."""
+        home = self._world.home.name
+        return self._path(home, accelerator.name, accelerator), self._path(accelerator.name, home, accelerator)
+
+    def _path(self, source: str, target: str, accelerator: Accelerator) -> Path:
+        route = self._machine.route(source, target)
+        ends = []
+        for link, direction in route:
+            key = (link.name, direction)
+            if key not in self._ends:
+                self._ends[key] = LinkEnd(link, direction, self._machine.pinned, self._recorder)
+            ends.append(self._ends[key])
+        draws = 2 if accelerator.stand_in else 1
+        return Path(self._world.home_memory, ends, sum(link.latency_s for link, _ in route), draws)
