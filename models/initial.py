@@ -14,9 +14,12 @@ def initial_parameters(workload: Workload, seed: int) -> NDArray[np.floating]:
     flat = np.zeros(workload.parameters, dtype=workload.precision)
     for index, layer in enumerate(workload.layers):
         scale = workload.initial_scale
-        if workload.initial == "scaled":
+        if workload.initial != "normal":
             scale *= np.sqrt(2.0 / (layer.inputs + layer.outputs))
         size = layer.inputs * layer.outputs
         weights = stream(seed, "initial model", index).normal(0.0, scale, size)
+        if workload.initial == "centred" and index:
+            matrix = weights.reshape(layer.inputs, layer.outputs)
+            weights = (matrix - matrix.mean(axis=0)).ravel()
         flat[layer.weight_offset : layer.weight_offset + size] = weights
     return flat

@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 
-from hetsgd.models.policy import RULES
 from hetsgd.models.trace import FATES, Array, Trace
 
 _SLACK: Final = 1e-9
@@ -85,7 +84,7 @@ def _epochs_complete(trace: Trace, rows: int | None) -> list[str]:
 def _merged_once(trace: Trace) -> list[str]:
     """An assignment enters the model by one merge at most, and only if its fate says so."""
     merges, inputs, fates = trace["merges"], trace["merge_inputs"], trace["fates"]
-    landed = merges["id"][merges["rule"] != RULES.index("discard")]
+    landed = merges["id"][merges["version"] >= 0]
     ids, counts = np.unique(inputs["id"][np.isin(inputs["merge"], landed)], return_counts=True)
     found = [f"1: assignment {key} was merged {n} times" for key, n in _first(ids[counts > 1], counts[counts > 1])]
     merged = fates["id"][fates["fate"] == FATES.index("merged")]

@@ -12,7 +12,7 @@ from typing import Literal
 Activation = Literal["sigmoid", "relu", "tanh"]
 LossName = Literal["softmax", "sigmoid"]
 Precision = Literal["float32", "float64"]
-Initial = Literal["normal", "scaled"]
+Initial = Literal["normal", "scaled", "centred"]
 
 ITEM_BYTES: dict[Precision, int] = {"float32": 4, "float64": 8}
 
@@ -34,7 +34,9 @@ class Workload:
     `features` -> `hidden` layers with `activation` -> `outputs`. `loss`: `softmax` cross-entropy over classes, or
     `sigmoid` cross-entropy summed over labels (multi-label); both are means over rows. `rows` are training rows,
     `test_rows` those held out. `initial`: `normal` draws every weight from N(0, initial_scale^2), `scaled` from
-    N(0, (initial_scale^2) 2 / (inputs + outputs)); biases start at 0. `density`: share of non-zero features.
+    N(0, (initial_scale^2) 2 / (inputs + outputs)), `centred` does the same and then lets the weights into each unit
+    of a layer after the first sum to 0, so that the positive mean of sigmoid units does not shift the next layer;
+    biases start at 0. `density`: share of non-zero features.
     """
 
     name: str
@@ -72,7 +74,7 @@ class Workload:
             ("activation", ("sigmoid", "relu", "tanh")),
             ("loss", ("softmax", "sigmoid")),
             ("precision", ("float32", "float64")),
-            ("initial", ("normal", "scaled")),
+            ("initial", ("normal", "scaled", "centred")),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"workload.{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
