@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hetsgd.models.footprint import CapacityError
 from hetsgd.models.learner import Learner, NoLearner
 from hetsgd.models.policy import PolicyError
 from hetsgd.models.trace import Trace
-from hetsgd.studies.failure import RunFailed, checking
+from hetsgd.studies.failure import BadInput, RunFailed, checking
 from hetsgd.studies.record import EngineName, resolved_inputs, run_record, write_run
 from hetsgd.studies.resolve import Ready
 
@@ -103,8 +104,10 @@ def _learner(ready: Ready) -> Learner:
 
 @contextmanager
 def _running() -> Iterator[None]:
-    """A policy that breaks the contract in the middle of a run is a failed run, not bad input."""
+    """A policy that breaks the contract in the middle of a run is a failed run, what does not fit is bad input."""
     try:
         yield
+    except CapacityError as error:
+        raise BadInput(str(error)) from error
     except PolicyError as error:
         raise RunFailed(str(error)) from error

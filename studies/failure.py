@@ -25,9 +25,11 @@ def checking(source: str = "") -> Iterator[None]:
     """Turn what parsers and values raise on bad input into BadInput, with `source` (a file or option) in front."""
     try:
         yield
-    except BadInput:
-        raise
-    except (ValueError, LookupError, OSError, ImportError, AttributeError, TypeError) as error:
+    except BadInput as error:
+        if str(error).startswith(source):
+            raise
+        raise BadInput(f"{source}: {error}") from error
+    except (ValueError, LookupError, OSError, ImportError) as error:
         text = error.args[0] if isinstance(error, KeyError) and error.args else str(error)
         message = text if not source or str(text).startswith(source) else f"{source}: {text}"
         raise BadInput(message) from error

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any, Final
 
@@ -67,7 +68,7 @@ class Commands(TyperGroup):
         except typer.Abort:
             code = EXIT_INTERRUPTED
         except _UsageProblem as error:
-            return _usage(error)
+            return _usage(error, extra.get("args") or sys.argv[1:])
         except Exception as error:  # noqa: BLE001 - the last resort: a fault of ours must still end with code 3
             if os.environ.get("HETSGD_TRACEBACK"):
                 traceback.print_exc()
@@ -79,8 +80,13 @@ class Commands(TyperGroup):
         return code if isinstance(code, int) else EXIT_DONE
 
 
-def _usage(error: BaseException) -> int:
+def _usage(error: BaseException, words: Sequence[str]) -> int:
     message = getattr(error, "format_message", lambda: str(error))()
+    for option in getattr(getattr(error, "param", None), "opts", ()):
+        if option in words[:-1]:
+            # The parser says which rule is broken, not always by what.
+            value = words[list(words).index(option) + 1]
+            message = message if repr(value) in message else f"{message}, got {value!r}"
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "hetsgd"
     if message:

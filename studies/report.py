@@ -83,13 +83,14 @@ def draw(result: StudyResult) -> list[Plate]:
     seeds, first = len(result.study.seeds), result.study.seeds[0]
     curves, (busy, batches) = curve_frame(result), time_frames(result)
     plates = _loss_plates(result, curves, palette, seeds)
-    if not busy.empty:
+    asked = result.study.metrics
+    if not busy.empty and "utilization" in asked:
         from hetsgd.studies.figures.work import utilization_figure
 
         note = f"Share of the lanes or devices that compute, seed {first}. Gaps are waits, copies and evaluations."
         plates.append(_plate("utilization", "Utilization over time", note, utilization_figure, busy, palette))
     shares = share_frame(result)
-    if not shares.empty:
+    if not shares.empty and "update_share" in asked:
         from hetsgd.studies.figures.work import share_figure
 
         note = "A merge counts for the workers whose results are in it, in equal parts. Mean over seeds."
@@ -100,7 +101,7 @@ def draw(result: StudyResult) -> list[Plate]:
         note = f"Rows per step of an accelerator, rows per step and lane of the CPU team, seed {first}."
         plates.append(_plate("batch", "Batch sizes over time", note, batch_figure, batches, palette))
     staleness = staleness_frame(result)
-    if not staleness.empty:
+    if not staleness.empty and "staleness" in asked:
         from hetsgd.studies.figures.work import staleness_figure
 
         note = "How many updates the model had received between the read and the write of an update. Mean over seeds."

@@ -92,7 +92,7 @@ def _first(error: ValidationError) -> str:
     """The first complaint in words: field, rule, value, and the nearest field where one is unknown."""
     problems = error.errors()
     # A list entry may be a name or a table; where it is a table, complaints about the table say more.
-    problem = max(problems, key=lambda item: (len(item["loc"]), item["type"] != "string_type"))
+    problem = max(problems, key=_weight)
     where = [str(part) for part in problem["loc"] if not str(part).startswith(("_", "constrained", "function"))]
     field = ".".join(part for part in where if part not in ("str", "int", "float", "bool"))
     if problem["type"] == "extra_forbidden":
@@ -102,6 +102,12 @@ def _first(error: ValidationError) -> str:
     if problem["type"] == "missing":
         return f"{field}: is missing"
     return f"{field}: {problem['msg'][0].lower()}{problem['msg'][1:]}, got {problem['input']!r}"
+
+
+def _weight(problem: Any) -> tuple[int, int]:
+    """How much a complaint says: a deep one more than a shallow one, a misspelt field more than one that is missing."""
+    kinds = {"extra_forbidden": 2, "missing": 1, "string_type": -1}
+    return len(problem["loc"]), kinds.get(problem["type"], 0)
 
 
 def _owner(loc: tuple[int | str, ...]) -> type[_Table]:

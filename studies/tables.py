@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from hetsgd.studies.campaign import StudyResult
 from hetsgd.studies.case import Case
@@ -57,39 +57,37 @@ def _ranking(panel: Panel, level: float, result: StudyResult) -> Table:
     ranking = panel.ranking(level)
     ratios = {lead.other: lead.ratio for lead in ranking.leads}
     where = panel.machine if len(result.study.workloads) == 1 else f"{panel.machine}, {panel.workload}"
-    rows = [_ranking_row(entry, ratios.get(entry.label), list(panel.runs[entry.label].values()))
-            for entry in ranking.entries]  # fmt: skip
+    metrics = result.study.metrics
+    rows = [
+        _ranking_row(entry, ratios.get(entry.label), list(panel.runs[entry.label].values()), metrics)
+        for entry in ranking.entries
+    ]
     goal = "" if panel.reference is None else f" (training loss {number(panel.reference.loss(level))})"
     return Table(
         title=f"Simulated on {where}",
         note=f"Ordered by time to {level:.0%} of the way{goal}; means over {len(result.study.seeds)} seeds, in "
         "brackets the 95 % interval. Times the first: paired by seed.",
-        headings=(
-            "policy", "time", "times the first", "final loss", "test score", "epoch", "updates/s", "rows/s",
-            "CPU share of updates", "CPU busy", "accelerator busy", "staleness CPU", "staleness acc.",
-        ),
+        headings=("policy", *(heading for metric in metrics for heading, _ in _COLUMNS[metric])),
         rows=tuple(rows),
-    )  # fmt: skip
+    )
 
 
-def _ranking_row(entry: Entry, ratio: Interval | None, records: Sequence[Record]) -> tuple[str, ...]:
+def _ranking_row(
+    entry: Entry, ratio: Interval | None, records: Sequence[Record], metrics: Sequence[str]
+) -> tuple[str, ...]:
+    row = [entry.label]
+    for metric in metrics:
+        if metric == "time_to_loss_s":
+            row += _times(entry, ratio)
+        else:
+            row += [cell(records) for _, cell in _COLUMNS[metric]]
+    return tuple(row)
+
+
+def _times(entry: Entry, ratio: Interval | None) -> list[str]:
     interval = entry.interval
     time = f"reached in {entry.reached} of {len(entry.times_s)}" if interval is None else _bracket(interval, seconds)
-    return (
-        entry.label,
-        time,
-        "" if ratio is None else _bracket(ratio, number),
-        _mean(records, final_loss, number),
-        _mean(records, _test_score, share),
-        _mean(records, mean_epoch_s, seconds),
-        _mean(records, lambda record: _per_s(sum(record["updates"].values()), record), number),
-        _mean(records, examples_per_s, number),
-        _mean(records, lambda record: record["update_share"]["cpu"], share),
-        _mean(records, lambda record: record["utilization"]["cpu"], share),
-        _mean(records, lambda record: record["utilization"]["accelerator"], share),
-        _mean(records, lambda record: _staleness(record, "cpu"), number),
-        _mean(records, lambda record: _staleness(record, "accelerator"), number),
-    )
+    return [time, "" if ratio is None else _bracket(ratio, number)]
 
 
 def _bracket(interval: Interval, words: Any) -> str:
@@ -115,6 +113,31 @@ def _test_score(record: Record) -> float | None:
 def _staleness(record: Record, kind: str) -> float | None:
     found = record["staleness"].get(kind)
     return None if found is None else float(found["mean"])
+
+
+def _column(value: Any, words: Any) -> Any:
+    return lambda records: _mean(records, value, words)
+
+
+# Columns of the ranking by the metric that asks for them; the times are the entry's own.
+_COLUMNS: Final[dict[str, list[tuple[str, Any]]]] = {
+    "time_to_loss_s": [("time", None), ("times the first", None)],
+    "final_loss": [("final loss", _column(final_loss, number)), ("test score", _column(_test_score, share))],
+    "epoch_s": [("epoch", _column(mean_epoch_s, seconds))],
+    "examples_per_s": [("rows/s", _column(examples_per_s, number))],
+    "update_share": [
+        ("updates/s", _column(lambda record: _per_s(sum(record["updates"].values()), record), number)),
+        ("CPU share of updates", _column(lambda record: record["update_share"]["cpu"], share)),
+    ],
+    "utilization": [
+        ("CPU busy", _column(lambda record: record["utilization"]["cpu"], share)),
+        ("accelerator busy", _column(lambda record: record["utilization"]["accelerator"], share)),
+    ],
+    "staleness": [
+        ("staleness CPU", _column(lambda record: _staleness(record, "cpu"), number)),
+        ("staleness acc.", _column(lambda record: _staleness(record, "accelerator"), number)),
+    ],
+}
 
 
 def validation_table(validation: Validation) -> Table:

@@ -1,0 +1,77 @@
+"""Errors, ranking agreement and noise floor against figures worked by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from hetsgd.studies.results import panels_of
+from hetsgd.studies.validation import Row, Validation, validate_panel
+from tests.studies.records import case, record, stored
+
+# Every curve falls linearly from loss 1 to 0 in `end` seconds: 90 % of the way is reached at 0.9 end.
+
+
+def validation(predicted: Mapping[str, Sequence[float]], measured: Mapping[str, Sequence[float]]) -> Validation:
+    found = {}
+    for role, sides in (("predicted", predicted), ("measured", measured)):
+        for label, ends in sides.items():
+            for number, end in enumerate(ends):
+                key = case(label, role=role, seed=number, repeat=number)  # type: ignore[arg-type]  # the loop's literals
+                found[key] = stored(record([(0.0, 1.0), (end, 0.0)]))
+    (panel,) = panels_of(found, 0.9)
+    return validate_panel(panel, 0.9)
+
+
+def row(found: Validation, label: str, metric: str) -> Row:
+    return next(row for row in found.rows if (row.label, row.metric) == (label, metric))
+
+
+def test_errors_are_relative_to_the_measured_mean() -> None:
+    found = validation({"a": [2.0, 2.0]}, {"a": [1.0, 3.0]})
+    time = row(found, "a", "time_to_loss_s.0.9")
+    assert (time.predicted, time.measured) == pytest.approx((1.8, 1.8))
+    assert time.error == pytest.approx(0.0)
+    assert time.spread == pytest.approx(0.9 * 2.0**0.5)
+    assert row(found, "a", "update_share.cpu").error == 0.0
+
+
+def test_the_noise_floor_is_that_of_two_real_runs_against_each_other() -> None:
+    found = validation({"a": [3.0]}, {"a": [2.0, 3.0]})
+    # Every level: (3 - 2) / 2; the prediction is off by (3 - 2.5) / 2.5.
+    assert found.noise_floor == pytest.approx(0.5)
+    assert found.median_error == pytest.approx(0.2)
+    assert "no more than real runs differ from each other" in found.verdict()
+
+
+def test_kendalls_tau_is_of_the_time_to_the_level_that_decides() -> None:
+    right = validation({"a": [1.0], "b": [2.0], "c": [3.0]}, {"a": [2.0, 2.1], "b": [4.0, 4.1], "c": [6.0, 6.1]})
+    assert right.kendall_tau == pytest.approx(1.0)
+    assert "held for the winner, not for the times" in right.verdict()
+    wrong = validation({"a": [3.0], "b": [2.0], "c": [1.0]}, {"a": [2.0, 2.1], "b": [4.0, 4.1], "c": [6.0, 6.1]})
+    assert wrong.kendall_tau == pytest.approx(-1.0)
+    assert "did not hold" in wrong.verdict()
+    assert "c was predicted first, but a was measured first" in wrong.verdict()
+
+
+def test_a_level_missed_in_one_run_has_no_mean_and_no_error() -> None:
+    found = {
+        case("a", role="predicted"): stored(record([(0.0, 1.0), (1.0, 0.0)])),
+        case("a", role="measured", repeat=0): stored(record([(0.0, 1.0), (1.0, 0.5)])),
+        case("a", role="measured", repeat=1): stored(record([(0.0, 1.0), (1.0, 0.0)])),
+    }
+    (panel,) = panels_of(found, 0.9)
+    table = validate_panel(panel, 0.9)
+    assert row(table, "a", "time_to_loss_s.0.9").measured is None
+    assert row(table, "a", "time_to_loss_s.0.9").error is None
+    assert row(table, "a", "time_to_loss_s.0.5").error is not None
+    assert "not established" in table.verdict()
+
+
+def test_the_json_object_has_what_its_schema_promises() -> None:
+    found = validation({"a": [1.0], "b": [2.0]}, {"a": [1.0, 1.1], "b": [2.0, 2.2]}).as_json()
+    assert found["schema"] == "hetsgd.validation/1"
+    assert found["policies"]["a"]["epoch_s"]["measured"]["values"] == pytest.approx([0.6, 0.6])
+    assert set(found["policies"]["b"]["time_to_loss_s.0.5"]) == {"predicted", "measured", "error", "error_kind"}
+    assert {"kendall_tau", "median_error", "noise_floor", "verdict"} <= set(found)
