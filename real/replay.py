@@ -176,17 +176,12 @@ class ReplayLearner:
         batch = assign.work.batch
         low = assign.start + (step * assign.lanes + lane) * batch
         piece = Piece((assign.epoch, low, min(low + batch, assign.stop)))
-        model = job.working
-        if model is None:
-            if assign.work.write == "gradient":
-                with self._threads:
-                    model = self._global_snapshot()
-                if job.read is None:
-                    job.read = self._hold(model)
-            else:
-                model = self._hold(self._global)
-        else:
-            self._hold(model)
+        model = job.working or self._global
+        if assign.work.write == "gradient" and job.read is None:
+            # Delay compensation would need it: of a team, the state that its first lane read.
+            with self._threads:
+                job.read = self._global_snapshot()
+        model.users += 1
         model.read(piece)
         job.pieces[lane] = (piece, model)
 
