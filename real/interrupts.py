@@ -1,0 +1,41 @@
+"""Ctrl-C and SIGTERM during a run: noted, answered by an orderly end, and harmless when repeated."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """While in this context, an interrupt sets `received` and calls `wake`; the old handlers come back after it.
+
+    Only the main thread may set handlers: elsewhere this does nothing, and whoever runs the main thread decides.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.received: list[str] = []
+        self._wake = wake
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                before = signal.getsignal(number)
+                # None: set by something that is not Python, and could not be put back.
+                if before is not None:
+                    self._before[number] = before
+                    signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.received.append(signal.Signals(number).name)
+        self._wake()

@@ -1,0 +1,214 @@
+"""The children of a run with the memory they share, and what they do while its clock does not run."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+from numpy.typing import NDArray
+
+from hetsgd.models.data.dataset import Dataset
+from hetsgd.models.initial import initial_parameters
+from hetsgd.models.plan import Plan
+from hetsgd.models.policy import Assign, Fleet, Loss, Seat
+from hetsgd.real.child import Setup
+from hetsgd.real.children import ChildProcess, Children
+from hetsgd.real.cores import pinning
+from hetsgd.real.interrupts import Interrupts
+from hetsgd.real.logs import LogReader, UpdateCounter
+from hetsgd.real.losses import loss_of
+from hetsgd.real.merge_place import SlotPool
+from hetsgd.real.messages import WRITE_CODE, Order, OrderKind, Report, ReportKind
+from hetsgd.real.run_memory import run_arrays, share_data
+from hetsgd.real.shared_memory import SharedMemory, layout_of
+from hetsgd.real.slots import Slots
+from hetsgd.real.station import Station, send_parts
+
+_NEVER: Final = float("inf")
+
+
+class ChildLost(RuntimeError):
+    """A child process has ended that should not have; the message says which and how."""
+
+
+class Interrupted(Exception):
+    """An interrupt came while something was done outside the clock."""
+
+
+class Workforce:
+    """Children, shared memory, and a station and a pool of slots for every seat.
+
+    `stations` and `pools` by seat, `readers` by child. Children end when `children` is left as a context.
+    """
+
+    def __init__(
+        self, plan: Plan, dataset: Dataset, fleet: Fleet, capacity: int, children: Children, interrupts: Interrupts
+    ) -> None:
+        self.children = children
+        self._interrupts = interrupts
+        self._serials = itertools.count(1)
+        self._reports: dict[tuple[int, int, int], Report] = {}
+        self._deaths: dict[int, str] = {}
+        self.rows = (dataset.rows, dataset.test_rows)
+        count = sum(member.lanes for member in fleet.members)
+        self.memory = SharedMemory(layout_of(run_arrays(plan, fleet, count, capacity)))
+        data = share_data(plan.workload, dataset)
+        try:
+            self._begin_values(plan)
+            self.stations = self._start(plan, fleet, data)
+            children.send_setups()
+        finally:
+            self.memory.close_descriptor()
+            data.close_descriptor()
+        self.counter = UpdateCounter(self.memory, count)
+        self.readers = [LogReader(self.memory, index) for index in range(count)]
+        own = self.memory["own"]
+        self.own = {member.name: own[index] for index, member in enumerate(fleet.members)}
+        versions = self.memory["own_version"]
+        self.own_versions = {member.name: versions[index] for index, member in enumerate(fleet.members)}
+        self.pools = {seat: SlotPool(Slots(self.memory, str(seat)), self.own[seat.worker]) for seat in fleet.seats}
+        self.parameters: NDArray[Any] = self.memory["parameters"]
+
+    def _begin_values(self, plan: Plan) -> None:
+        initial = initial_parameters(plan.workload, plan.run.seed)
+        self.memory["parameters"][:] = initial
+        self.memory["own"][:] = initial
+        self.memory["deadline"][0] = _NEVER
+
+    def _start(self, plan: Plan, fleet: Fleet, data: SharedMemory) -> dict[Seat, Station]:
+        """Start a child for every lane and accelerator; a core for each that computes on the CPU."""
+        devices = {
+            member.name: "cpu" if member.kind == "cpu" else plan.machine.accelerator(member.name).device
+            for member in fleet.members
+        }
+        cores = iter(pinning(sum(member.lanes for member in fleet.members if devices[member.name] == "cpu")))
+        stations, indices = {}, itertools.count()
+        for number, member in enumerate(fleet.members):
+            started: list[ChildProcess] = []
+            for lane in range(member.lanes):
+                index = next(indices)
+                seat = Seat(member.name, lane if member.free else -1)
+                setup = Setup(
+                    index=index, first=index if member.free else index - lane, worker=member.name,
+                    worker_index=number, seat=str(seat), device=devices[member.name],
+                    core=next(cores) if devices[member.name] == "cpu" else None, parent=os.getpid(),
+                    workload=plan.workload,
+                    weight_decay=plan.run.weight_decay, memory=(self.memory.layout, self.memory.descriptor),
+                    data=(data.layout, data.descriptor),
+                )  # fmt: skip
+                started.append(
+                    self.children.start(setup, member.kind, seat, lane if member.kind == "cpu" else -1)
+                )  # fmt: skip
+            for seat in member.seats:
+                own = [child for child in started if child.seat == seat]
+                stations[seat] = Station(seat, member.kind, own, self.memory, self.rows)
+        return stations
+
+    # -- control --------------------------------------------------------------------------------------------------
+
+    def serial(self) -> int:
+        """A new number for an order."""
+        return next(self._serials)
+
+    def set_deadline(self, at_s: float | None) -> None:
+        """When children break off by themselves, on `perf_counter`; None: not at all."""
+        self.memory["deadline"][0] = _NEVER if at_s is None else at_s
+
+    def drain(self) -> None:
+        """Copy new records out of the logs of the children."""
+        for reader in self.readers:
+            reader.drain()
+
+    def bury(self, child: ChildProcess) -> str:
+        """Take a dead child out, and say in words what it died of."""
+        how = self.children.bury(child)
+        area = bytes(self.memory["errors"][child.setup.index])
+        text = area[: area.index(0)].decode(errors="replace")
+        self._deaths[child.setup.index] = f"{child.name}: {text}" if text else f"{child.name} {how}"
+        return self._deaths[child.setup.index]
+
+    # -- outside the clock ----------------------------------------------------------------------------------------
+
+    def get_ready(self) -> None:
+        """Wait until every child has loaded what it needs."""
+        self._collect(ReportKind.READY, 0, self.children.all)
+
+    def start_clock(self) -> None:
+        """Tell the children that what they do counts from now on."""
+        for reader in self.readers:
+            reader.discard()
+        for child in self.children.live:
+            child.send(Order(kind=OrderKind.START, serial=self.serial()))
+
+    def warm(self, assigns: Sequence[Assign], rows_slot: int) -> None:
+        """Let every seat do steps of the batch size that it will be given first."""
+        serial, told = self.serial(), []
+        for assign in assigns:
+            work = assign.work
+            order = Order(
+                kind=OrderKind.WARM, serial=serial, stop=min(work.batch, self.rows[0]), batch=work.batch, steps=1,
+                rate=work.rate, write=WRITE_CODE[work.write], rows_slot=rows_slot,
+            )  # fmt: skip
+            for child in self.stations[assign.seat].children:
+                child.send(order)
+                told.append(child)
+        self._collect(ReportKind.WARMED, serial, told)
+
+    def evaluate(self, parameters: NDArray[Any], *, at_s: float, epoch: int, update: int, patience: int = 0) -> Loss:
+        """The loss of a model, computed by all children together; a child that dies is done without.
+
+        Raises ChildLost when none is left, Interrupted at more than `patience` interrupts.
+        """
+        self.memory["snapshot"][:] = parameters
+        while True:
+            order = Order(kind=OrderKind.EVALUATE, serial=self.serial(), source=1)
+            told = self.children.live
+            if not told:
+                raise ChildLost("train: no child process is left to compute a loss")
+            send_parts(told, self.rows, order)
+            try:
+                reports = self._collect(ReportKind.LOSS, order.serial, told, patience)
+            except ChildLost:
+                continue
+            return loss_of(reports, at_s=at_s, end_s=at_s, epoch=epoch, update=update)
+
+    def finish(self) -> dict[int, float]:
+        """Stop the children's clock: processor seconds since the start, by child; a dead one has none."""
+        self.set_deadline(0.0)
+        serial = self.serial()
+        for child in self.children.live:
+            child.send(Order(kind=OrderKind.FINISH, serial=serial))
+        while True:
+            told = self.children.live
+            try:
+                reports = self._collect(ReportKind.FINISHED, serial, told, patience=None)
+            except ChildLost:
+                continue
+            self.set_deadline(None)
+            return {child.setup.index: report.value for child, report in zip(told, reports, strict=True)}
+
+    def _collect(
+        self, kind: ReportKind, serial: int, children: Sequence[ChildProcess], patience: int | None = 0
+    ) -> list[Report]:
+        """One report of this kind from each child, in their order; other reports are dropped.
+
+        Raises ChildLost when one of them is gone, Interrupted at more than `patience` interrupts (None: never).
+        """
+        while True:
+            for child in children:
+                if not child.alive:
+                    raise ChildLost(f"train: {self._deaths[child.setup.index]}")
+            if all((kind, serial, child.setup.index) in self._reports for child in children):
+                return [self._reports.pop((kind, serial, child.setup.index)) for child in children]
+            if patience is not None and len(self._interrupts.received) > patience:
+                raise Interrupted
+            for child in self.children.select(None):
+                reports = child.receive()
+                if reports is None:
+                    self.bury(child)
+                    self.stations[child.seat].children.remove(child)
+                for report in reports or ():
+                    if report.kind == kind:
+                        self._reports[kind, report.serial, child.setup.index] = report
