@@ -1,8 +1,8 @@
 """Delimited tables (CSV and its kin): comma, semicolon, tab or blanks; one row a line, one label column.
 
 The first line is a header where its feature fields are names rather than numbers. The label column is the
-last one, or the one named; its classes are whole numbers or words. Multi-label tables name several label
-columns of 0 and 1.
+last one, or the one chosen; its classes are whole numbers or words. Multi-label tables have several label
+columns of 0 and 1, chosen by name or counted from either end.
 """
 
 import csv
@@ -10,13 +10,15 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetsgd.models.data.dataset import DataError
-from hetsgd.models.data.table import Table, check_classes, compact, index_classes
+from hetsgd.models.data.labels import LabelChoice, choose_labels
+from hetsgd.models.data.table import Table, compact
+from hetsgd.models.data.targets import index_numbers, index_words, marks
+from hetsgd.models.data.text import decode, shown
 
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*", re.ASCII)
 _NOT_FINITE = re.compile(r"\s*[+-]?(?:nan|inf|infinity)\s*", re.IGNORECASE)
@@ -33,6 +35,7 @@ class _Layout:
     width: int
     labels: tuple[int, ...]
     words: bool
+    several: bool
 
     @property
     def features(self) -> list[int]:
@@ -43,63 +46,51 @@ class _Layout:
 
 
 def parse_delimited(
-    raw: bytes, *, origin: str, label: str | Sequence[str] | None = None, multilabel: bool = False
+    raw: bytes,
+    *,
+    origin: str,
+    label: str | Sequence[str] | LabelChoice | None = None,
+    multilabel: bool = False,
+    classes: tuple[str, ...] | None = None,
 ) -> Table:
     """All rows of a delimited table.
 
-    `origin` names the file in messages; `label` is the header's name of the label column (the last column
-    without it), or, where `multilabel`, the names of all label columns (a sequence, or joined by commas).
+    `origin` names the file in messages; `label` chooses the label columns (`choose_labels`; without it the last
+    column), several of them where `multilabel`. `classes` declares the classes that may occur, in their order.
 
     Raises DataError with file, line, column, rule and value for anything that is not such a table.
     """
-    lines = _text(raw, origin).split("\n")
+    lines = decode(raw, origin).split("\n")
     rows = [line for line in lines if line]
-    layout = _layout(rows, origin, _wanted(label, multilabel=multilabel, origin=origin))
+    layout = _layout(rows, origin, choose_labels(label, multilabel=multilabel, origin=origin))
     if layout.header is not None:
         rows = rows[1:]
     if not rows:
         raise DataError(f"{origin}: must hold rows below the header, found none")
     numbers, words = _numbers(rows, lines, layout)
     x = compact(np.ascontiguousarray(numbers[:, layout.features]))
-    if multilabel:
-        return _multilabel(x, numbers, lines, layout)
+
+    def place_of(row: int) -> str:
+        return f"line {_line_of(row, lines, layout)}"
+
+    if layout.several:
+        columns = [layout.column_name(column) for column in layout.labels]
+        names = tuple(layout.header[column] if layout.header else str(column + 1) for column in layout.labels)
+        y = marks(numbers[:, list(layout.labels)], origin=origin, place_of=place_of, names=columns)
+        return Table(x=x, y=y, label_names=names)
     codes = numbers[:, layout.labels[0]]
     if layout.words:
-        names = tuple(sorted(words))
-        check_classes(names, origin=origin)
-        rank = {name: place for place, name in enumerate(names)}
-        rank_of_code = np.array([rank[word] for word in words], dtype=np.int64)
-        return Table(x=x, y=rank_of_code[codes.astype(np.int64)], label_names=names)
-    y, names = index_classes(codes, origin=origin, line_of=lambda row: _line_of(row, lines, layout))
-    return Table(x=x, y=y, label_names=names)
+        classes_of_rows, names = index_words(
+            codes.astype(np.int64), words, origin=origin, place_of=place_of, classes=classes
+        )
+    else:
+        classes_of_rows, names = index_numbers(codes, origin=origin, place_of=place_of, classes=classes)
+    return Table(x=x, y=classes_of_rows, label_names=names)
 
 
-def _text(raw: bytes, origin: str) -> str:
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise DataError(f"{origin}, line {line}: must be UTF-8 text, got byte 0x{raw[error.start]:02x}") from error
-    if "\0" in text:
-        line = text[: text.index("\0")].count("\n") + 1
-        raise DataError(f"{origin}, line {line}: must be text, got a zero byte")
-    text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip()
-    if not text:
-        raise DataError(f"{origin}: must hold rows, the file is empty")
-    return text
-
-
-def _wanted(label: str | Sequence[str] | None, *, multilabel: bool, origin: str) -> tuple[str, ...]:
-    names = tuple(label.split(",") if multilabel else (label,)) if isinstance(label, str) else tuple(label or ())
-    names = tuple(name.strip() for name in names)
-    if multilabel and not names:
-        raise DataError(f'{origin}: label must name the label columns of a multi-label table, as in "a,b,c"')
-    if not multilabel and len(names) > 1:
-        raise DataError(f"{origin}: label must be one column, got {', '.join(names)} (set multilabel=True for several)")
-    return names
-
-
-def _layout(rows: list[str], origin: str, wanted: tuple[str, ...]) -> _Layout:
+def _layout(rows: list[str], origin: str, choice: LabelChoice) -> _Layout:
+    if choice.several and not choice.given:
+        raise DataError(f'{origin}: label must name the label columns of a multi-label table, as in "a,b" or "last 2"')
     counts = {mark: rows[0].count(mark) for mark in ",;\t"}
     best = max(counts, key=lambda mark: counts[mark])
     delimiter = best if counts[best] else None
@@ -107,43 +98,39 @@ def _layout(rows: list[str], origin: str, wanted: tuple[str, ...]) -> _Layout:
     if len(first) < 2:
         raise DataError(
             f"{origin}, line 1: must hold features and a label separated by comma, semicolon, tab or blank, "
-            f"got {_shown(rows[0])}"
+            f"got {shown(rows[0])}"
         )
     second = _fields(rows[1], delimiter, origin) if len(rows) > 1 else []
-    has_header = bool(wanted) or _is_header(first, second)
-    header = tuple(field.strip() for field in first) if has_header else None
-    if header is not None:
-        _check_header(header, origin, wanted)
-    labels = tuple(header.index(name) for name in wanted) if header and wanted else (len(first) - 1,)
-    sample = second if has_header else first
-    words = len(labels) == 1 and len(sample) == len(first) and not _is_number(sample[labels[0]])
-    return _Layout(origin=origin, delimiter=delimiter, header=header, width=len(first), labels=labels, words=words)
-
-
-def _is_header(first: list[str], second: list[str]) -> bool:
-    """Whether the first line names the columns. A line with numbers among its features is a row."""
-    features = [_is_number(field) for field in first[:-1]]
-    if all(features):
-        # Columns may be named 0, 1, 2, ..., label: then the label of the next line is a number, this one is not.
-        return not _is_number(first[-1]) and len(second) == len(first) and _is_number(second[-1])
-    return not any(features) and not all(field.strip().lower() in _MISSING for field in first[:-1])
-
-
-def _check_header(header: tuple[str, ...], origin: str, wanted: tuple[str, ...]) -> None:
-    if "" in header:
+    titles = tuple(field.strip() for field in first)
+    labels = choice.places(titles, f"{origin}, line 1") if choice.given else (len(first) - 1,)
+    header = titles if choice.names or _is_header(first, second, labels) else None
+    if header is not None and "" in header:
         raise DataError(
             f"{origin}, line 1: every column must have a name, column {header.index('') + 1} has none "
             "(leave out an index column, it is no feature)"
         )
-    for name in wanted:
-        if header.count(name) != 1:
-            shown = ", ".join(header[:6] + ("...",) * (len(header) > 6))
-            found = "is there more than once" if name in header else "is not there"
-            raise DataError(f"{origin}, line 1: label column {name!r} {found}, the columns are {shown}")
-    if len(set(wanted)) == len(header):
-        raise DataError(f"{origin}, line 1: at least one column must be a feature, all are labels")
-    if len(set(wanted)) != len(wanted):
-        raise DataError(f"{origin}: label columns must differ, got {', '.join(wanted)}")
+    sample = first if header is None else second
+    words = not choice.several and len(sample) == len(first) and not _is_number(sample[labels[0]])
+    return _Layout(
+        origin=origin,
+        delimiter=delimiter,
+        header=header,
+        width=len(first),
+        labels=labels,
+        words=words,
+        several=choice.several,
+    )
+
+
+def _is_header(first: list[str], second: list[str], labels: tuple[int, ...]) -> bool:
+    """Whether the first line names the columns. A line with numbers among its features is a row."""
+    fields = [field for column, field in enumerate(first) if column not in labels]
+    features = [_is_number(field) for field in fields]
+    if all(features):
+        # Columns may be named 0, 1, 2, ..., label: then the label of the next line is a number, this one is not.
+        label = labels[-1]
+        return not _is_number(first[label]) and len(second) == len(first) and _is_number(second[label])
+    return not any(features) and not all(field.strip().lower() in _MISSING for field in fields)
 
 
 def _numbers(rows: list[str], lines: list[str], layout: _Layout) -> tuple[NDArray[np.float64], list[str]]:
@@ -197,7 +184,7 @@ def _diagnosis(lines: list[str], layout: _Layout) -> DataError | None:
         for column, field in enumerate(fields):
             fault = _fault(field, label=column in layout.labels, words=layout.words)
             if fault:
-                return DataError(f"{place}, {layout.column_name(column)}: {fault}, got {_shown(field)}")
+                return DataError(f"{place}, {layout.column_name(column)}: {fault}, got {shown(field)}")
     return None
 
 
@@ -211,19 +198,6 @@ def _fault(field: str, *, label: bool, words: bool) -> str | None:
     return "must be a finite number"
 
 
-def _multilabel(x: NDArray[Any], numbers: NDArray[np.float64], lines: list[str], layout: _Layout) -> Table:
-    marks = numbers[:, list(layout.labels)]
-    wrong = (marks != 0) & (marks != 1)
-    if wrong.any():
-        row, place = (int(i) for i in np.argwhere(wrong)[0])
-        raise DataError(
-            f"{layout.origin}, line {_line_of(row, lines, layout)}, {layout.column_name(layout.labels[place])}: "
-            f"a label must be 0 or 1, got {marks[row, place]}"
-        )
-    header = layout.header or ()
-    return Table(x=x, y=marks.astype(np.uint8), label_names=tuple(header[column] for column in layout.labels))
-
-
 def _line_of(row: int, lines: list[str], layout: _Layout) -> int:
     """Line of a row, for a message: blank lines and the header are no rows."""
     return [number for number, line in enumerate(lines, start=1) if line][row + (layout.header is not None)]
@@ -235,12 +209,8 @@ def _fields(line: str, delimiter: str | None, origin: str) -> list[str]:
     try:
         return next(csv.reader([line], delimiter=delimiter))
     except csv.Error as error:
-        raise DataError(f"{origin}: must be delimited text ({error}), got {_shown(line)}") from error
+        raise DataError(f"{origin}: must be delimited text ({error}), got {shown(line)}") from error
 
 
 def _is_number(field: str) -> bool:
     return bool(_NUMBER.fullmatch(field) or _NOT_FINITE.fullmatch(field))
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:60] + "...")

@@ -1,4 +1,4 @@
-"""LIBSVM text: one row a line, `label index:value index:value ...`, indices rising and counted from 1.
+"""LIBSVM text: one row a line, `label index:value index:value ...`, indices rising, counted from 1 or from 0.
 
 Every line is matched against the grammar first, so that numpy's fast number parser meets only well-formed
 text and each error can name its line. A `#` starts a comment. Multi-label lines carry `label,label,...` or,
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetsgd.models.data.dataset import DataError
-from hetsgd.models.data.table import SparseRows, Table, index_classes
+from hetsgd.models.data.table import SparseRows, Table
+from hetsgd.models.data.targets import index_numbers, listed
 
 _NUMBER = rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _LABELS = rb"\d{1,15}(?:,\d{1,15})*"
@@ -23,12 +24,21 @@ _LARGEST_INDEX = 2**31 - 1
 _LARGEST_LABELS = 2**28
 
 
-def parse_libsvm(raw: bytes, *, origin: str, features: int | None = None, multilabel: bool = False) -> Table:
+def parse_libsvm(
+    raw: bytes,
+    *,
+    origin: str,
+    features: int | None = None,
+    multilabel: bool = False,
+    classes: tuple[str, ...] | None = None,
+    first_index: int | None = None,
+) -> Table:
     """All rows of a LIBSVM text.
 
     `origin` names the file in messages. `features` declares the width; without it the largest index is the
-    width. Classes are numbered in rising order of their label (-1/+1, 0/1 and 1..k all become 0..k-1);
-    multi-label columns likewise, one per label that occurs.
+    width. `first_index` is what indices count from, 0 or 1; without it 1, unless an index 0 occurs. `classes`
+    declares the classes that may occur; without it they are numbered in rising order of their label (-1/+1, 0/1
+    and 1..k all become 0..k-1). Multi-label columns likewise, one per label declared or found.
 
     Raises DataError with file, line, rule and value for anything that is not such a text.
     """
@@ -48,40 +58,44 @@ def parse_libsvm(raw: bytes, *, origin: str, features: int | None = None, multil
         lines.append(number)
     if not lines:
         raise DataError(f"{origin}: must hold rows, found none")
-    x = _features(pairs, lines, origin, features)
+    x = _features(pairs, lines, origin, features, first_index)
     if multilabel:
-        y, names = _label_matrix(labels, origin)
-        return Table(x=x, y=y, label_names=names)
+        matrix, names = _label_matrix(labels, lines, origin, classes)
+        return Table(x=x, y=matrix, label_names=names)
     numbers = np.fromstring(b" ".join(labels).decode(), sep=" ")
-    classes, names = index_classes(numbers, origin=origin, line_of=lines.__getitem__)
-    return Table(x=x, y=classes, label_names=names)
+    y, names = index_numbers(numbers, origin=origin, place_of=lambda row: f"line {lines[row]}", classes=classes)
+    return Table(x=x, y=y, label_names=names)
 
 
-def _features(pairs: list[bytes], lines: list[int], origin: str, features: int | None) -> SparseRows:
+def _features(
+    pairs: list[bytes], lines: list[int], origin: str, features: int | None, first_index: int | None
+) -> SparseRows:
     counts = np.array([row.count(b":") for row in pairs], dtype=np.int64)
     text = b" ".join(pairs).replace(b":", b" ").decode()
     flat = np.fromstring(text, sep=" ") if counts.any() else np.empty(0)
     indices, values = flat[0::2], flat[1::2]
     line_of = np.repeat(np.array(lines, dtype=np.int64), counts)
-    _check_pairs(indices, values, line_of, origin)
-    width = int(indices.max()) if features is None and len(indices) else features
+    base = first_index if first_index is not None else int(not (len(indices) and indices.min() == 0))
+    _check_pairs(indices, values, line_of, origin, base)
+    width = int(indices.max()) + 1 - base if features is None and len(indices) else features
     if not width:
         raise DataError(f"{origin}: must hold features, no row has any")
-    if len(indices) and indices.max() > width:
-        place = int(np.argmax(indices > width))
+    largest = width - 1 + base
+    if len(indices) and indices.max() > largest:
+        place = int(np.argmax(indices > largest))
         raise DataError(
-            f"{origin}, line {line_of[place]}: an index must be <= {width} (the declared number of features), "
-            f"got {int(indices[place])}"
+            f"{origin}, line {line_of[place]}: an index must be <= {largest} ({width} features are declared, "
+            f"counted from {base}), got {int(indices[place])}"
         )
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return SparseRows(values=values.copy(), columns=(indices - 1).astype(np.int32), starts=starts, features=width)
+    return SparseRows(values=values.copy(), columns=(indices - base).astype(np.int32), starts=starts, features=width)
 
 
 def _check_pairs(
-    indices: NDArray[np.float64], values: NDArray[np.float64], line_of: NDArray[np.int64], origin: str
+    indices: NDArray[np.float64], values: NDArray[np.float64], line_of: NDArray[np.int64], origin: str, base: int
 ) -> None:
     for wrong, rule in (
-        (indices < 1, "an index must be >= 1 (LIBSVM counts features from 1)"),
+        (indices < base, f"an index must be >= {base} (features are counted from {base})"),
         (indices > _LARGEST_INDEX, f"an index must be <= {_LARGEST_INDEX}"),
     ):
         if wrong.any():
@@ -99,20 +113,24 @@ def _check_pairs(
         )
 
 
-def _label_matrix(labels: list[bytes], origin: str) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
-    per_row = [[int(label) for label in row.split(b",")] if row else [] for row in labels]
-    distinct = sorted({label for row in per_row for label in row})
-    if not distinct:
+def _label_matrix(
+    labels: list[bytes], lines: list[int], origin: str, classes: tuple[str, ...] | None
+) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
+    per_row = [[str(int(label)) for label in row.split(b",")] if row else [] for row in labels]
+    found = {label for row in per_row for label in row}
+    if not found:
         raise DataError(f"{origin}: must hold labels, no row has any")
-    if len(labels) * len(distinct) > _LARGEST_LABELS:
-        raise DataError(
-            f"{origin}: rows x labels must be <= {_LARGEST_LABELS:,}, got {len(labels):,} x {len(distinct):,}"
-        )
-    column = {label: place for place, label in enumerate(distinct)}
-    y = np.zeros((len(labels), len(distinct)), dtype=np.uint8)
+    names = tuple(sorted(found, key=int)) if classes is None else classes
+    if len(labels) * len(names) > _LARGEST_LABELS:
+        raise DataError(f"{origin}: rows x labels must be <= {_LARGEST_LABELS:,}, got {len(labels):,} x {len(names):,}")
+    column = {label: place for place, label in enumerate(names)}
+    y = np.zeros((len(labels), len(names)), dtype=np.uint8)
     for place, row in enumerate(per_row):
-        y[place, [column[label] for label in row]] = 1
-    return y, tuple(str(label) for label in distinct)
+        for label in row:
+            if label not in column:
+                raise DataError(f"{origin}, line {lines[place]}: a label must be one of {listed(names)}, got {label}")
+            y[place, column[label]] = 1
+    return y, names
 
 
 def _fault(content: bytes, *, multilabel: bool) -> str:
@@ -132,7 +150,7 @@ def _fault(content: bytes, *, multilabel: bool) -> str:
         if not colon:
             return f"a feature must be index:value, got {_shown(token)}"
         if not re.fullmatch(rb"\d+", index):
-            return f"an index must be a whole number >= 1, got {_shown(token)}"
+            return f"an index must be a whole number, got {_shown(token)}"
         if not _NUMBER_ONLY.fullmatch(value):
             return f"a value must be a finite number, got {_shown(token)}"
     return f"must be 'label index:value index:value ...', got {_shown(content)}"

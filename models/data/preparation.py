@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetsgd.models.data.dataset import DataError
+from hetsgd.models.data.rows import Features, is_sparse
 
 Scaling = Literal["none", "unit", "standard"]
 """`none`: as read; `unit`: each feature to [0, 1] by its training range; `standard`: mean 0, deviation 1."""
@@ -66,16 +67,25 @@ class Scaler:
     shift: NDArray[np.float64]
     width: NDArray[np.float64]
 
-    def apply(self, x: NDArray[Any]) -> None:
-        """Scale the rows of `x` in place, in float64 whatever the type of `x`; test rows are not clipped."""
+    def apply(self, x: Features) -> None:
+        """Scale the rows of `x` in place, in float64 whatever the type of `x`; test rows are not clipped.
+
+        Of a CSR matrix only the values that are there are scaled: `shift` must be 0.
+        """
         with np.errstate(over="ignore", invalid="ignore"):  # Dataset refuses what is not finite
+            if is_sparse(x):
+                x.data[...] = x.data / self.width[x.indices]
+                return
             for start in range(0, len(x), _CHUNK_ROWS):
                 part = x[start : start + _CHUNK_ROWS]
                 part[...] = (part - self.shift) / self.width
 
 
-def fit_scaler(x: NDArray[Any], scaling: Scaling) -> Scaler | None:
+def fit_scaler(x: Features, scaling: Scaling) -> Scaler | None:
     """The scaling fitted on training rows, None for `none`. A constant feature becomes 0.
+
+    A CSR matrix must keep its zeros: `unit` divides each feature by its largest value and wants no negative ones,
+    so that a feature without any zero keeps its offset; `standard` is refused.
 
     Raises DataError for an unknown scaling and where a feature's range is beyond float64.
     """
@@ -83,6 +93,8 @@ def fit_scaler(x: NDArray[Any], scaling: Scaling) -> Scaler | None:
         raise DataError(f"scaling must be one of {', '.join(SCALINGS)}, got {scaling!r}")
     if scaling == "none":
         return None
+    if is_sparse(x):
+        return _fit_sparse(x, scaling)
     low, high = x.min(axis=0).astype(np.float64), x.max(axis=0).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):  # reported below
         shift, width = (low, high - low) if scaling == "unit" else _mean_and_deviation(x)
@@ -96,6 +108,17 @@ def fit_scaler(x: NDArray[Any], scaling: Scaling) -> Scaler | None:
             f"feature {column} runs from {low[column]} to {high[column]}"
         )
     return Scaler(shift=shift, width=width)
+
+
+def _fit_sparse(x: Features, scaling: Scaling) -> Scaler:
+    if scaling != "unit" or (len(x.data) and x.data.min() < 0):
+        why = "shifts every zero" if scaling != "unit" else f"needs values >= 0 there, got {x.data.min()}"
+        raise DataError(
+            f'scaling {scaling!r} of a sparse set {why}: use scaling="none", or sparse=False where memory allows'
+        )
+    largest = np.zeros(x.shape[1], dtype=np.float64)
+    np.maximum.at(largest, x.indices, x.data.astype(np.float64))
+    return Scaler(shift=np.zeros_like(largest), width=np.where(largest > 0, largest, 1.0))
 
 
 def _mean_and_deviation(x: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

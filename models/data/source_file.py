@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import io
 import lzma
 import zlib
 from pathlib import Path
@@ -10,6 +11,11 @@ from hetsgd.models.data.dataset import DataError, MissingDataError
 
 COMPRESSIONS = ("", ".xz", ".bz2", ".gz")
 """Suffixes that are understood, the empty one being a plain file."""
+
+MAX_CONTENT_BYTES = 16 * 2**30
+"""Largest decompressed content."""
+
+_CHUNK_BYTES = 2**24
 
 
 def read_bytes(path: Path) -> bytes:
@@ -36,12 +42,25 @@ def _decompress(raw: bytes, suffix: str) -> bytes:
     if not raw:
         return raw  # reported as empty by the caller, whatever the suffix
     if suffix == ".bz2":
-        return bz2.decompress(raw)
+        return _bounded(bz2.open(io.BytesIO(raw)))
     if suffix == ".gz":
-        return gzip.decompress(raw)
+        return _bounded(gzip.open(io.BytesIO(raw)))
     if suffix == ".xz":
-        return lzma.decompress(raw)
+        return _bounded(lzma.open(io.BytesIO(raw)))
     return raw
+
+
+def _bounded(file: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile) -> bytes:
+    """All content, chunk by chunk: a few bytes that unpack without end must not fill the memory."""
+    chunks: list[bytes] = []
+    size_bytes = 0
+    with file:
+        while chunk := file.read(_CHUNK_BYTES):
+            chunks.append(chunk)
+            size_bytes += len(chunk)
+            if size_bytes > MAX_CONTENT_BYTES:
+                raise ValueError(f"it unpacks to more than {MAX_CONTENT_BYTES / 2**30:.0f} GiB")
+    return b"".join(chunks)
 
 
 def bare_suffix(path: Path) -> str:

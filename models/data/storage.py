@@ -39,7 +39,10 @@ def cached_table(path: Path, options: dict[str, Any], parse: Callable[[], Table]
     The cache holds one entry per file and options; it counts only while the file's size and time of change
     are the same. A cache that cannot be read is rewritten, one that cannot be written is done without.
     """
-    state = path.stat()
+    try:
+        state = path.stat()
+    except OSError:
+        return parse()  # which says what is wrong with the file
     if state.st_size < _SMALLEST_CACHED_BYTES:
         return parse()
     stamp = (_FORMAT, state.st_size, state.st_mtime_ns)

@@ -1,6 +1,5 @@
 """What a reader returns: all rows of one file, before split and scaling, in a compact exact form."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,11 +30,13 @@ class Table:
     """All rows of a file. `x` is dense (rows, features), float64 or, where exact, int16; or sparse.
 
     `y` is int64 (rows,), an index into `label_names`; or uint8 (rows, labels) of 0 and 1, one column per name.
+    From row `test_start` on, where there is one, the rows are the set's own published test part.
     """
 
     x: NDArray[Any] | SparseRows
     y: NDArray[Any]
     label_names: tuple[str, ...]
+    test_start: int | None = None
 
     @property
     def rows(self) -> int:
@@ -54,7 +55,7 @@ class Table:
 
 
 def join(first: Table, second: Table) -> Table:
-    """The rows of both tables, the first one's first: the two published parts of one data set.
+    """The rows of both tables, the second one's being the test part: the two published parts of one data set.
 
     Raises DataError where their features or labels differ.
     """
@@ -72,10 +73,11 @@ def join(first: Table, second: Table) -> Table:
             starts=np.concatenate([first.x.starts, second.x.starts[1:] + first.x.starts[-1]]),
             features=first.features,
         )
-        return Table(x=x, y=y, label_names=first.label_names)
+        return Table(x=x, y=y, label_names=first.label_names, test_start=first.rows)
     if isinstance(first.x, SparseRows) or isinstance(second.x, SparseRows):
-        raise DataError("both parts of a data set must have the same format, got LIBSVM text and a table")
-    return Table(x=np.concatenate([first.x, second.x]), y=y, label_names=first.label_names)
+        raise DataError("both parts of a data set must have the same format, got a sparse and a dense one")
+    x_of_both = np.concatenate([first.x, second.x])
+    return Table(x=x_of_both, y=y, label_names=first.label_names, test_start=first.rows)
 
 
 def compact(x: NDArray[np.float64]) -> NDArray[Any]:
@@ -114,30 +116,3 @@ def _scatter(x: SparseRows, rows: NDArray[np.int64], dtype: np.dtype[Any]) -> ND
     out = np.zeros((len(rows), x.features), dtype)
     out[np.repeat(np.arange(len(rows)), lengths), x.columns[source]] = x.values[source]
     return out
-
-
-def index_classes(
-    labels: NDArray[np.float64], *, origin: str, line_of: Callable[[int], int]
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Class index of each row and the class names, classes in rising order of their number.
-
-    `line_of(i)` is the line of row i, for the message. Raises DataError for labels that are not whole numbers
-    and for a file with a single class.
-    """
-    wrong = ~(np.abs(labels) <= 2.0**53) | (labels != np.floor(labels))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(
-            f"{origin}, line {line_of(row)}: a label must be a whole number (a class, not a measured value), "
-            f"got {labels[row]}"
-        )
-    distinct, y = np.unique(labels, return_inverse=True)
-    names = tuple(str(int(value)) for value in distinct)
-    check_classes(names, origin=origin)
-    return y.astype(np.int64).reshape(-1), names
-
-
-def check_classes(names: tuple[str, ...], *, origin: str) -> None:
-    """Raise DataError where a file holds a single class: nothing can be learnt from it."""
-    if len(names) < 2:
-        raise DataError(f"{origin}: at least two classes are needed, every row has label {names[0]}")

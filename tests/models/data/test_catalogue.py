@@ -29,9 +29,10 @@ def test_covtype_falls_back_to_the_sample_and_says_so(no_sets: Path) -> None:
     data = load("covtype")
     assert data.name == "covtype"
     assert data.rows == 46_481
-    assert "the full set is not at hand" in data.source
-    assert f"{no_sets / 'data' / 'covtype'}" in data.source
+    assert 'the full set is not at hand (load("covtype", download=True) fetches it)' in data.source
     assert "embedded 10 % sample" in data.source
+    assert str(no_sets) not in data.source
+    assert "/" not in data.source
 
 
 def test_a_set_in_the_cache_folder_is_found(no_sets: Path) -> None:
@@ -49,7 +50,7 @@ def test_a_wrong_file_under_a_known_name_is_refused(no_sets: Path) -> None:
     folder = no_sets / "data" / "covtype"
     folder.mkdir(parents=True)
     (folder / "covtype.csv").write_text("1,2,1\n3,4,2\n", encoding="utf-8")
-    with pytest.raises(DataError, match="covtype must have 54 features, got 2"):
+    with pytest.raises(DataError, match="must have the declared 54 features, got 2"):
         load("covtype")
 
 
@@ -57,6 +58,13 @@ def test_a_wrong_file_under_a_known_name_is_refused(no_sets: Path) -> None:
 def test_an_absent_set_says_where_to_put_it(name: str, no_sets: Path) -> None:
     with pytest.raises(MissingDataError, match=f"data set {name} is not on this machine: put .* into .*{name}"):
         load(name)
+
+
+def test_a_set_with_a_public_address_says_how_to_fetch_it(no_sets: Path) -> None:
+    folder = no_sets / "data" / "real-sim"
+    with pytest.raises(MissingDataError, match=r'or let load\("real-sim", download=True\) fetch https://.*real-sim'):
+        load("real-sim")
+    assert not folder.exists()
 
 
 def test_what_is_neither_name_nor_file_is_refused(tmp_path: Path) -> None:

@@ -54,6 +54,28 @@ def test_the_declared_width_is_kept() -> None:
     assert parse_libsvm(b"0 1:1\n1 2:1\n", origin="f", features=9).features == 9
 
 
+def test_an_index_0_means_counting_from_0() -> None:
+    table = parse_libsvm(b"0 0:5 2:7\n1 1:3\n", origin="f")
+    assert features_of(table).tolist() == [[5, 0, 7], [0, 3, 0]]
+    declared = parse_libsvm(b"0 1:5\n1 2:3\n", origin="f", first_index=0)
+    assert features_of(declared).tolist() == [[0, 5, 0], [0, 0, 3]]
+    with pytest.raises(DataError, match=r"f, line 3: an index must be >= 1 \(features are counted from 1\), got 0"):
+        parse_libsvm(b"0 1:1\n\n1 0:1", origin="f", first_index=1)
+    with pytest.raises(DataError, match=r"f, line 2: an index must be <= 1 \(2 features are declared, counted from 0"):
+        parse_libsvm(b"0 0:1\n1 2:1", origin="f", features=2)
+
+
+def test_declared_classes_keep_their_order_and_bound_the_labels() -> None:
+    table = parse_libsvm(b"2 1:1\n1 1:1\n", origin="f", classes=("3", "2", "1"))
+    assert (table.y.tolist(), table.label_names) == ([1, 2], ("3", "2", "1"))
+    several = parse_libsvm(b"2 1:1\n", origin="f", classes=("1", "2", "3"), multilabel=True)
+    assert several.y.tolist() == [[0, 1, 0]]
+    with pytest.raises(DataError, match="f, line 3: a label must be one of 1, 2, got 7"):
+        parse_libsvm(b"1 1:1\n#\n7 1:1\n", origin="f", classes=("1", "2"))
+    with pytest.raises(DataError, match="f, line 2: a label must be one of 1, 2, got 0"):
+        parse_libsvm(b"1 1:1\n0,2 1:1\n", origin="f", classes=("1", "2"), multilabel=True)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -63,17 +85,16 @@ def test_the_declared_width_is_kept() -> None:
         (b"0 1:1\n0 2:1", "at least two classes are needed, every row has label 0"),
         (b"0 1:1\n1 2:nan", "f, line 2: a value must be a finite number, got '2:nan'"),
         (b"0 1:1\n1 2:1e999", "f, line 2: a value must be finite, got inf"),
-        (b"0 1:1\n\n1 0:1", "f, line 3: an index must be >= 1"),
-        (b"0 1:1\n1 -3:1", "f, line 2: an index must be a whole number >= 1, got '-3:1'"),
+        (b"0 1:1\n1 -3:1", "f, line 2: an index must be a whole number, got '-3:1'"),
         (b"0 1:1\n1 2:1 2:4", "f, line 2: indices must rise within a line, got 2 after 2"),
         (b"0 1:1\n1 99999999999:1", "f, line 2: an index must be <= 2147483647"),
-        (b"0 1:1\n1 4:1", r"f, line 2: an index must be <= 3 \(the declared number of features\), got 4"),
+        (b"0 1:1\n1 4:1", r"f, line 2: an index must be <= 3 \(3 features are declared, counted from 1\), got 4"),
         (b"0 1:1\n1 abc", "f, line 2: a feature must be index:value, got 'abc'"),
         (b"0 1:1\n1 1:1_0", "f, line 2: a value must be a finite number, got '1:1_0'"),
         (b"0 1:1\n1.5 2:1", "f, line 2: a label must be a whole number"),
         (b"0 1:1\nnan 2:1", "f, line 2: a label must be a finite number, got 'nan'"),
         (b"0 1:1\n1,2 2:1", "f, line 2: a label must be one number, got '1,2' .*multilabel=True"),
-        (b"0 qid:1 1:1\n1 1:1", "f, line 1: an index must be a whole number >= 1, got 'qid:1'"),
+        (b"0 qid:1 1:1\n1 1:1", "f, line 1: an index must be a whole number, got 'qid:1'"),
         (b"0\n1\n", None),
     ],
 )
@@ -142,10 +163,12 @@ def test_any_bytes_are_read_as_python_reads_them_or_refused(raw: bytes, multilab
     rows = [row for row in rows if row]
     assert isinstance(table.x, SparseRows)
     assert table.rows == len(rows)
+    indices = [int(token.split(b":")[0]) for row in rows for token in row if b":" in token]
+    base = int(0 not in indices)
     for place, row in enumerate(rows):
         pairs = [token.split(b":") for token in row if b":" in token]
         own = slice(table.x.starts[place], table.x.starts[place + 1])
-        assert (table.x.columns[own] + 1).tolist() == [int(index) for index, _ in pairs]
+        assert (table.x.columns[own] + base).tolist() == [int(index) for index, _ in pairs]
         assert table.x.values[own].tolist() == [float(value) for _, value in pairs]
         labels = [name for name in row[0].split(b",") if b":" not in row[0]]
         chosen = np.flatnonzero(table.y[place]) if multilabel else [table.y[place]]

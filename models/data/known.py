@@ -1,0 +1,144 @@
+"""The known data sets: their files, what these must hold, and where they can be fetched."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hetsgd.models.data.download import Home
+from hetsgd.models.data.source_file import COMPRESSIONS
+from hetsgd.models.data.storage import cache_folder, data_folders
+
+_LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
+_MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan/master/data/multi-label"
+
+HOMES: dict[str, tuple[Home, ...]] = {
+    "covtype": (Home(file="covtype.libsvm.binary.scale.bz2", url=f"{_LIBSVM}/covtype.libsvm.binary.scale.bz2"),),
+    "w8a": (Home(file="w8a", url=f"{_LIBSVM}/w8a"),),
+    "real-sim": (Home(file="real-sim.bz2", url=f"{_LIBSVM}/real-sim.bz2"),),
+    "delicious": (
+        Home(file="delicious-train.arff", url=f"{_MULAN}/delicious/delicious-train.arff"),
+        Home(file="delicious-test.arff", url=f"{_MULAN}/delicious/delicious-test.arff"),
+    ),
+    "a9a": (
+        Home(
+            file="a9a",
+            url=f"{_LIBSVM}/a9a",
+            sha256="f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906",
+        ),
+        Home(
+            file="a9a.t",
+            url=f"{_LIBSVM}/a9a.t",
+            sha256="1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
+        ),
+    ),
+}
+"""Public addresses of the files, by data set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownSet:
+    """Files of one known data set, in the folder of its name; the first that exists is read.
+
+    `rows` are the published ones, all parts together. `label` chooses the label columns where the format needs
+    it, `classes` are the labels that may occur, `first_index` is what LIBSVM text counts from. `positive` makes the
+    task "this class against the rest".
+    """
+
+    files: tuple[str, ...]
+    rows: int
+    features: int
+    test_files: tuple[str, ...] = ()
+    multilabel: bool = False
+    label: str | None = None
+    classes: tuple[str, ...] | None = None
+    first_index: int | None = None
+    positive: str | None = None
+
+
+_TWO = ("-1", "1")
+
+KNOWN: dict[str, KnownSet] = {
+    "covtype": KnownSet(
+        files=("covtype.csv", "covtype.data", "covtype.libsvm.binary.scale", "covtype.libsvm.binary"),
+        rows=581_012,
+        features=54,
+        positive="2",
+    ),
+    "w8a": KnownSet(files=("w8a", "w8a.txt"), rows=49_749, features=300, classes=_TWO, first_index=1),
+    "real-sim": KnownSet(files=("real-sim", "real-sim.txt"), rows=72_309, features=20_958, classes=_TWO, first_index=1),
+    "delicious": KnownSet(
+        files=("delicious-train.arff",),
+        test_files=("delicious-test.arff",),
+        rows=16_105,
+        features=500,
+        multilabel=True,
+        # By count: the published XML file misspells one of the 983 labels.
+        label="last 983",
+    ),
+    "a9a": KnownSet(
+        files=("a9a", "a9a.txt"), test_files=("a9a.t",), rows=48_842, features=123, classes=_TWO, first_index=1
+    ),
+    "letter": KnownSet(
+        files=("letter.svm",),
+        rows=20_000,
+        features=16,
+        classes=tuple(str(letter) for letter in range(1, 27)),
+        first_index=1,
+    ),
+    "mnist10k": KnownSet(
+        files=("mnist10k.svm",),
+        rows=10_000,
+        features=784,
+        classes=tuple(str(digit) for digit in range(10)),
+        first_index=1,
+    ),
+    "tmc2007_500": KnownSet(
+        files=("tmc2007_500.svm",),
+        rows=28_596,
+        features=500,
+        multilabel=True,
+        classes=tuple(str(label) for label in range(22)),
+        first_index=1,
+    ),
+}
+"""The known data sets that live in files; the embedded sample is none of them."""
+
+COVTYPE_LIBSVM_COUNTS = (283_301, 297_711)
+"""Rows of class 2 and of all others in LIBSVM's binary covtype.
+
+Its labels are 1 and 2, and what has been written about them disagrees on which one is class 2: the counts tell.
+"""
+
+
+def find(name: str, files: tuple[str, ...]) -> Path | None:
+    """The first of the files that exists, plain or compressed, in the folders that may hold data sets."""
+    candidates = (
+        folder / name / f"{file}{compression}"
+        for folder in data_folders()
+        for file in files
+        for compression in COMPRESSIONS
+    )
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def download_folder(name: str) -> Path:
+    """Where the files of a known data set are fetched to."""
+    return cache_folder() / "data" / name
+
+
+def how_to_get(name: str) -> str:
+    """What a person can do to have the full set, without naming folders: for a data set's own description."""
+    if name in HOMES:
+        return f'load("{name}", download=True) fetches it'
+    return f"put {KNOWN[name].files[0]} into the folder {name} of HETSGD_DATA"
+
+
+def where_to_put(name: str) -> str:
+    """What a person can do to have the full set, with every folder: for the message that it is missing."""
+    known = KNOWN[name]
+    folders = " or ".join(str(folder / name) for folder in data_folders())
+    files = " and ".join((known.files[0], *known.test_files))
+    by_hand = f"put {files} (plain, .xz, .bz2 or .gz) into {folders}; HETSGD_DATA names the folder above"
+    if name not in HOMES:
+        return by_hand
+    urls = " and ".join(home.url for home in HOMES[name])
+    return f'{by_hand}; or let load("{name}", download=True) fetch {urls} into {download_folder(name)}'
