@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hetsgd.studies.failure import BadInput, checking
 from hetsgd.studies.interval import number, seconds, share
 from hetsgd.studies.record import StoredRun, read_run
+
+_ENTRY: Final = "present"
+# Where a value comes from is no difference of inputs, and shows in neither result.
+_LEFT_OUT: Final = ("sources", "assumed")
+_WIDTH: Final = 140
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +94,7 @@ def print_comparison(found: Comparison, a: str, b: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(markup=False, highlight=False, emoji=False, width=None)
+    console = Console(markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else _WIDTH)
     if not found.inputs:
         console.print("Inputs: the same.")
     for title, rows in (("Inputs that differ", found.inputs), ("Results", found.metrics)):
@@ -144,19 +150,26 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
-    names = dict.fromkeys([*a, *b])
-    return [Difference(name=name, a=a.get(name), b=b.get(name)) for name in names if a.get(name) != b.get(name)]
+    names = [name for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name)]
+    # Of an entry that only one of them has (a socket, a link), that is all that matters.
+    alone = tuple(f"{name}." for name in names if _ENTRY in (a.get(name), b.get(name)))
+    return [Difference(name=name, a=a.get(name), b=b.get(name)) for name in names if not name.startswith(alone)]
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested objects as dotted names; lists of plain values stay whole."""
+    """Nested objects as dotted names, entries of a list by their own name; lists of plain values stay whole."""
     return dict(_walk(value, prefix))
 
 
 def _walk(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _walk(item, f"{prefix}.{key}" if prefix else str(key))
+            if key not in _LEFT_OUT:
+                yield from _walk(item, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(value, list) and value and all(isinstance(item, Mapping) and "name" in item for item in value):
+        for item in value:
+            yield f"{prefix}.{item['name']}", _ENTRY
+            yield from _walk({key: part for key, part in item.items() if key != "name"}, f"{prefix}.{item['name']}")
     elif isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value):
         for index, item in enumerate(value):
             yield from _walk(item, f"{prefix}[{index}]")

@@ -12,15 +12,10 @@ _CLASSES = ("cpu", "accelerator")
 
 def print_summary(record: Mapping[str, Any]) -> None:
     """Print a run's record to stdout: what was run, how it ended, then the figures."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in summary_rows(record):
-        table.add_row(name, value)
-    # Values are names and numbers of any kind: no markup, and no wrapping when the output is a pipe.
-    console = Console(markup=False, highlight=False, soft_wrap=True, emoji=False)
-    console.print(table)
+    rows = summary_rows(record)
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"{name:<{width}}  {value}")
 
 
 def summary_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Final
+
 from hetsgd.studies.tables import validation_table
 from hetsgd.studies.validation import Validation
+
+_WIDTH: Final = 140
 
 
 def print_validation(validation: Validation) -> None:
@@ -13,7 +18,7 @@ def print_validation(validation: Validation) -> None:
     from rich.table import Table
 
     content = validation_table(validation)
-    console = Console(markup=False, highlight=False, emoji=False)
+    console = Console(markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else _WIDTH)
     console.print(validation.verdict(), soft_wrap=True)
     console.print()
     table = Table(box=box.SIMPLE_HEAD)
