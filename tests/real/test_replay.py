@@ -161,69 +161,6 @@ def test_lanes_that_read_the_same_model_do_not_see_each_other() -> None:
     np.testing.assert_allclose(learner.parameters, serial.w.numpy(), atol=2e-5)
 
 
-def test_synchronous_over_a_team_and_two_accelerators_is_minibatch_sgd_with_momentum() -> None:
-    of, data = plan(momentum=0.9), dataset()
-    learner, serial = ReplayLearner(of, data), Serial(of, data)
-    velocity = torch.zeros_like(serial.w)
-    team, single = Work(batch=4, rate=0.0, write="gradient"), Work(batch=30, rate=0.0, write="gradient")
-    for k in range(10):
-        low = 70 * k
-        parts = [
-            Assign(id=3 * k, seat=CPU, epoch=0, start=low, stop=low + 10, lanes=4, work=team),
-            Assign(id=3 * k + 1, seat=GPU, epoch=0, start=low + 10, stop=low + 40, lanes=1, work=single),
-            Assign(id=3 * k + 2, seat=Seat("gpu1"), epoch=0, start=low + 40, stop=low + 70, lanes=1, work=single),
-        ]
-        for assign in parts:
-            compute(learner, assign, pull=assign.lanes == 1)
-        learner.merge(
-            Merge(
-                inputs=tuple(assign.id for assign in parts), rule="gradient", rate=0.1, momentum=0.9,
-                weights=tuple(assign.rows / 70 for assign in parts),
-            )
-        )  # fmt: skip
-        velocity = 0.9 * velocity + serial.gradient(0, low, low + 70)
-        serial.w -= 0.1 * velocity
-    np.testing.assert_allclose(learner.parameters, serial.w.numpy(), atol=2e-5)
-
-
-def test_easgd_with_one_worker_equals_the_loop() -> None:
-    of, data = plan(), dataset()
-    learner, serial = ReplayLearner(of, data), Serial(of, data)
-    replica = serial.w.clone()
-    for assign in assignments(GPU, Work(batch=10, rate=0.1, steps=4, read="own", write="keep")):
-        compute(learner, assign, pull=True)
-        learner.merge(Merge(inputs=(assign.id,), rule="elastic", weights=(1.0,), rate=0.3))
-        for start in range(assign.start, assign.stop, 10):
-            replica -= 0.1 * serial.gradient(assign.epoch, start, min(start + 10, assign.stop), at=replica)
-        pull = 0.3 * (replica - serial.w)
-        replica -= pull
-        serial.w += pull
-    np.testing.assert_allclose(learner.parameters, serial.w.numpy(), atol=2e-5)
-
-
-def test_model_averaging_with_momentum_and_differences_at_the_read_equals_the_loop() -> None:
-    of, data = plan(), dataset()
-    learner, serial = ReplayLearner(of, data), Serial(of, data)
-    work = Work(batch=10, rate=0.1, read="own", write="keep")
-    replicas, previous = [serial.w.clone(), serial.w.clone()], serial.w.clone()
-    for k in range(30):
-        spans = [(20 * k, 20 * k + 10), (20 * k + 10, 20 * k + 20)]
-        pulls = [0.2 * (replica - serial.w) for replica in replicas]
-        for j, (start, stop) in enumerate(spans):
-            seat = Seat(f"gpu{j}")
-            compute(
-                learner, Assign(id=2 * k + j, seat=seat, epoch=0, start=start, stop=stop, lanes=1, work=work), pull=True
-            )
-            replicas[j] -= 0.1 * serial.gradient(0, start, stop, at=replicas[j]) + pulls[j]
-        learner.merge(
-            Merge(
-                inputs=(2 * k, 2 * k + 1), rule="elastic", weights=(1.0, 1.0), rate=0.2, momentum=0.7, at_read=True
-            )
-        )  # fmt: skip
-        serial.w, previous = serial.w + pulls[0] + pulls[1] + 0.7 * (serial.w - previous), serial.w
-    np.testing.assert_allclose(learner.parameters, serial.w.numpy(), atol=2e-5)
-
-
 def test_local_sgd_writes_the_average_back() -> None:
     of, data = plan(), dataset()
     learner, serial = ReplayLearner(of, data), Serial(of, data)
