@@ -114,7 +114,7 @@ def load_workload(
     given = dict(overrides or {})
     text = str(name_or_path)
     if ":" in text and not text.endswith(".toml") and not Path(text).exists():
-        return _from_module(text, given)
+        return _from_module(text, given, data=data)
     path, name = _find(name_or_path)
     content = _read(path)
     run = _run_defaults(content, str(path))
@@ -256,7 +256,7 @@ def _build(table: _WorkloadTable, name: str, shaped: Mapping[str, Any], path: Pa
         raise WorkloadError(f"{path}: {error}") from error
 
 
-def _from_module(text: str, overrides: dict[str, Any]) -> LoadedWorkload:
+def _from_module(text: str, overrides: dict[str, Any], *, data: bool) -> LoadedWorkload:
     """The workload object `package.module:object`."""
     if overrides:
         keys = ", ".join(f"workload.{key}" for key in overrides)
@@ -267,12 +267,22 @@ def _from_module(text: str, overrides: dict[str, Any]) -> LoadedWorkload:
     except (ImportError, AttributeError, ValueError) as error:
         raise WorkloadError(f"workload {text!r}: cannot be imported: {error}") from error
     value = found() if callable(found) and not isinstance(found, type) else found
-    if isinstance(value, LoadedWorkload):
-        return value
-    if not isinstance(value, Workload):
+    if isinstance(value, Workload):
+
+        def load() -> Dataset:
+            raise WorkloadError(f"workload {text!r}: has no data; make it a LoadedWorkload")
+
+        value = LoadedWorkload(workload=value, data=load)
+    if not isinstance(value, LoadedWorkload):
         raise WorkloadError(f"workload {text!r}: must be a Workload or LoadedWorkload, got {type(value).__name__}")
+    if data:
+        _check_shape(value.workload, value.data(), text)
+    return value
 
-    def load() -> Dataset:
-        raise WorkloadError(f"workload {text!r}: has no data; make it a LoadedWorkload")
 
-    return LoadedWorkload(workload=value, data=load)
+def _check_shape(workload: Workload, data: Dataset, text: str) -> None:
+    """A workload built in code must have the shape of the data it comes with."""
+    for name in ("rows", "test_rows", "features", "outputs"):
+        given, found = getattr(workload, name), getattr(data, name)
+        if given != found:
+            raise WorkloadError(f"workload {text!r}: {name}: must be that of its data, {found}, got {given}")

@@ -17,8 +17,8 @@ settings.register_profile("reproducible", derandomize=True, deadline=None)
 settings.load_profile("reproducible")
 
 
-_WRITE = {name: code for code, name in enumerate(WRITES)}
-_FATE = {name: code for code, name in enumerate(FATES)}
+_WRITE: dict[str, int] = {name: code for code, name in enumerate(WRITES)}
+_FATE: dict[str, int] = {name: code for code, name in enumerate(FATES)}
 
 
 @pytest.fixture
@@ -99,9 +99,9 @@ def _decisions(trace: Trace) -> None:
         (3, "in_flight", 10.0, -1, 16, none),
     ):  # fmt: skip
         trace.tables["fates"].add((id_, _FATE[fate], at_s, merge, rows, reason))
-    merge = {"id": 0, "call": 5, "rule": RULES.index("gradient"), "decided_s": 3.5, "start_s": 4.0, "end_s": 4.5}
-    merge |= {"version": 3, "rate": 0.1, "write_back_text": none, "reason_text": none}
-    trace.tables["merges"].add(tuple(merge.get(name, 0) for name, _ in SCHEMA["merges"]))
+    landed = {"id": 0, "call": 5, "rule": RULES.index("gradient"), "decided_s": 3.5, "start_s": 4.0, "end_s": 4.5}
+    landed |= {"version": 3, "rate": 0.1, "write_back_text": none, "reason_text": none}
+    trace.tables["merges"].add(tuple(landed.get(name, 0) for name, _ in SCHEMA["merges"]))
     trace.tables["merge_inputs"].add((0, 1, 1.0, 2))
     for evaluation in (
         (-1, 0, 0, 0.0, 0.0, 1.0, nan, 0.5, nan), (0, 0, 5, 6.0, 8.0, 0.4, 0.5, 0.8, 0.75),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hetsgd.models.invariants import check
-from hetsgd.models.trace import Table, Trace
+from hetsgd.models.trace import SCHEMA, Table, Trace
 
 SmallRun = Callable[..., Trace]
 
@@ -20,7 +20,7 @@ def change(trace: Trace, table: str, row: int, **values: Any) -> None:
 def without(trace: Trace, table: str, row: int) -> None:
     """Take a row out of a table."""
     rows = trace[table]
-    kept = Table(rows.dtype.descr)
+    kept = Table(SCHEMA[table])
     for number, values in enumerate(rows):
         if number != row:
             kept.add(tuple(values))

@@ -1,0 +1,77 @@
+"""Run settings from text: types, defaults, and what is said of a bad one."""
+
+import re
+
+import pytest
+
+from hetsgd.models.run import RunSettings, StopRule
+from hetsgd.models.run_file import RUN_KEYS, RunError, run_settings, run_table
+
+
+def test_text_becomes_typed_values() -> None:
+    found = run_settings(
+        {"learning_rate": "0.25", "lookahead": "1", "order": "file", "evaluation": "concurrent", "momentum": "0.5",
+         "evaluate_every_s": "2.5", "lanes": "free", "weight_decay": "1e-4", "trace": "summary", "seed": "7"},
+        stop=StopRule(epochs=3),
+    )  # fmt: skip
+    assert found == RunSettings(
+        stop=StopRule(epochs=3), seed=7, learning_rate=0.25, momentum=0.5, weight_decay=1e-4, order="file",
+        lanes="free", lookahead=1, evaluation="concurrent", evaluate_every_s=2.5, trace="summary",
+    )  # fmt: skip
+
+
+def test_every_setting_has_a_key() -> None:
+    settings = set(RunSettings.__dataclass_fields__) - {"stop"}
+    assert set(RUN_KEYS) == settings | set(StopRule.__dataclass_fields__)
+
+
+def test_overrides_come_before_defaults_and_none_empties_a_default() -> None:
+    defaults = {"learning_rate": 0.3, "evaluate_every_s": 5.0, "epochs": 4}
+    assert run_settings({}, defaults=defaults) == RunSettings(
+        stop=StopRule(epochs=4), learning_rate=0.3, evaluate_every_s=5.0
+    )
+    found = run_settings({"learning_rate": 1, "evaluate_every_s": "none"}, defaults=defaults)
+    assert found == RunSettings(stop=StopRule(epochs=4), learning_rate=1.0)
+
+
+def test_a_stop_that_is_asked_for_leaves_out_that_of_the_defaults() -> None:
+    defaults = {"epochs": 4, "target_loss": 0.1}
+    assert run_settings({"seconds": "2"}, defaults=defaults).stop == StopRule(seconds=2.0)
+    assert run_settings({}, defaults=defaults, stop=StopRule(updates=9)).stop == StopRule(updates=9)
+    both = run_settings({"target_loss": "0.4"}, stop=StopRule(seconds=3.0))
+    assert both.stop == StopRule(seconds=3.0, target_loss=0.4)
+
+
+def test_a_table_holds_only_what_was_given() -> None:
+    assert run_table({"learning_rate": "0.5"}, origin="f.toml") == {"learning_rate": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"learnig_rate": "1"}, "--set: run.learnig_rate: no such key, did you mean 'learning_rate'?"),
+        ({"zzz": "1"}, "--set: run.zzz: no such key, known: seed, learning_rate, momentum"),
+        ({"lookahead": "x"}, "--set: run.lookahead: must be a valid integer, unable to parse string as an integer, "
+                             "got 'x'"),
+        ({"lookahead": "1.5"}, "run.lookahead: must be a valid integer"),
+        ({"learning_rate": "fast"}, "run.learning_rate: must be a valid number"),
+        ({"order": "random"}, "--set: run.order: must be 'file' or 'shuffled', got 'random'"),
+        ({"learning_rate": "0"}, "--set: run.learning_rate must be > 0 and finite, got 0.0"),
+        ({"learning_rate": "nan"}, "--set: run.learning_rate must be > 0 and finite, got nan"),
+        ({"momentum": "1"}, "--set: run.momentum must be in [0, 1), got 1.0"),
+        ({"seconds": "-1"}, "--set: stop rule: seconds must be > 0 and finite, got -1.0"),
+        ({"epochs": "0"}, "--set: stop rule: epochs must be >= 1, got 0"),
+        ({"seconds": "none"}, "--set: stop rule: give seconds, epochs or updates (none is given)"),
+        ({"target_loss": "0.1", "evaluation": "deferred"}, "'deferred' computes losses after the run"),
+        ({"lookahead": "x", "order": "y"}, "got 'y'; run.lookahead: must be"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_is_refused_with_its_field_rule_and_value(values: dict[str, str], message: str) -> None:
+    stop = None if "seconds" in values or "epochs" in values else StopRule(seconds=1.0)
+    with pytest.raises(RunError, match=re.escape(message)):
+        run_settings(values, stop=stop)
+
+
+def test_defaults_are_checked_too() -> None:
+    with pytest.raises(RunError, match=r"defaults: run\.speed: no such key"):
+        run_settings({"seconds": 1}, defaults={"speed": 2})
