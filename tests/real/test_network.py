@@ -214,3 +214,24 @@ def test_no_rows_have_no_loss() -> None:
     nothing = Network(load).loss(parameters(load), x[:0], y[:0])
     assert nothing == LossSum(loss=0.0, rows=0, hits=0, false_alarms=0, misses=0)
     assert math.isnan(nothing.mean)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("activation", ["sigmoid", "relu", "tanh"])
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
+def test_an_accelerator_computes_what_the_cpu_computes(activation: Activation, loss: LossName) -> None:
+    if not torch.accelerator.is_available():
+        pytest.skip("no torch accelerator on this machine")
+    device = str(torch.accelerator.current_accelerator())
+    load = workload(activation, loss, precision="float32")
+    here, there = Network(load, max_batch=300), Network(load, device=device, max_batch=300)
+    for rows in (1, 30, 300):
+        x, y = batch(load, rows)
+        w = parameters(load)
+        moved = w.to(device)
+        here.step(w, x, y, 0.5, 0.1)
+        there.step(moved, x.to(device), y.to(device), 0.5, 0.1)
+        torch.testing.assert_close(moved.cpu(), w, rtol=1e-3, atol=1e-3)
+        one, other = here.loss(w, x, y), there.loss(moved, x.to(device), y.to(device))
+        assert other.mean == pytest.approx(one.mean, rel=1e-3)
+        assert other.rows == rows
