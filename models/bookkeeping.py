@@ -53,6 +53,7 @@ class Books:
         self._rows: dict[int, int] = {}
         self._decided: dict[int, tuple[int, float, Sequence[Result]]] = {}
         self._kinds = {member.name: member.kind for member in fleet.members}
+        self._add_call = trace.tables["calls"].add
         trace.workers.update(self._kinds)
 
     def call(
@@ -65,7 +66,7 @@ class Books:
             code = self._trace.code
             worker, lane = (seat.worker, seat.lane) if seat is not None else ("", -1)
             row = (_CALL[call], now_s, code(worker), lane, id_, answer, answer_id, code(detail), until_s, events)
-            self._trace.tables["calls"].add(row)
+            self._add_call(row)
 
     def request(self, seat: Seat, now_s: float, answer: Assign | Evaluate | Wait | Stop) -> None:
         """Record a request with what was answered."""

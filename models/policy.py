@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 Kind = Literal["cpu", "accelerator"]
 LaneMode = Literal["barrier", "free"]
@@ -31,9 +31,11 @@ class PolicyError(ValueError):
     """A policy answered something that the contract forbids, or was asked for something it does not support."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """A place that can be asked for work: a worker, or one lane of it (lane >= 0) when lanes are `free`."""
+class Seat(NamedTuple):
+    """A place that can be asked for work: a worker, or one lane of it (lane >= 0) when lanes are `free`.
+
+    A tuple, since seats are the keys of what is looked up most often.
+    """
 
     worker: str
     lane: int = -1
