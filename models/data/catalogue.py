@@ -19,6 +19,7 @@ from hetsgd.models.data.known import (
     download_folder,
     find,
     how_to_get,
+    missing_message,
     where_to_put,
 )
 from hetsgd.models.data.names import DESCRIPTIONS
@@ -118,7 +119,7 @@ def _known(name: str, reading: Reading) -> tuple[Table, str]:
         words = sample if name == _SAMPLE else f"the full set is not at hand ({how_to_get(name)}), instead {sample}"
         return _against_rest(read_sample(), known.positive), words + _task(known)
     if path is None:
-        raise MissingDataError(f"data set {name} is not on this machine: {where_to_put(name)}")
+        raise MissingDataError(missing_message(name))
     own = Reading(
         label=known.label,
         multilabel=known.multilabel,

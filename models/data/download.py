@@ -93,7 +93,7 @@ def _transfer(url: str, out: IO[bytes], progress: DownloadProgress | None, timeo
     digest = hashlib.sha256()
     deadline = time.monotonic() + longest_s
     received = 0
-    with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+    with _answer(request, timeout_s) as answer:
         announced = answer.headers.get("Content-Length", "")
         total = int(announced) if announced.isdigit() else None
         while chunk := answer.read1(_CHUNK_BYTES):
@@ -111,6 +111,15 @@ def _transfer(url: str, out: IO[bytes], progress: DownloadProgress | None, timeo
     if not received:
         raise ValueError("it is empty")
     return digest.hexdigest()
+
+
+def _answer(request: urllib.request.Request, timeout_s: float) -> http.client.HTTPResponse:
+    try:
+        answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=timeout_s)
+    except urllib.error.HTTPError as error:
+        error.close()  # it is an answer too, with a connection of its own
+        raise
+    return answer
 
 
 def _reason(error: BaseException) -> str:

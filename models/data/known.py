@@ -133,12 +133,17 @@ def how_to_get(name: str) -> str:
 
 
 def where_to_put(name: str) -> str:
-    """What a person can do to have the full set, with every folder: for the message that it is missing."""
+    """The files of the full set and the folders that may hold them, for messages."""
     known = KNOWN[name]
     folders = " or ".join(str(folder / name) for folder in data_folders())
     files = " and ".join((known.files[0], *known.test_files))
-    by_hand = f"put {files} (plain, .xz, .bz2 or .gz) into {folders}; HETSGD_DATA names the folder above"
+    return f"put {files} (plain, .xz, .bz2 or .gz) into {folders}; HETSGD_DATA names the folder above"
+
+
+def missing_message(name: str) -> str:
+    """The message that a set is not at hand, with all that a person can do about it."""
+    text = f"data set {name} is not on this machine: {where_to_put(name)}"
     if name not in HOMES:
-        return by_hand
+        return text
     urls = " and ".join(home.url for home in HOMES[name])
-    return f'{by_hand}; or let load("{name}", download=True) fetch {urls} into {download_folder(name)}'
+    return f'{text}; or let load("{name}", download=True) fetch {urls} into {download_folder(name)}'

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hetsgd.models.data import catalogue
 from hetsgd.models.data.catalogue import load
 from hetsgd.models.data.dataset import DataError, MissingDataError
 from hetsgd.models.data.names import DESCRIPTIONS
@@ -174,7 +175,11 @@ def test_the_full_covtype_loads_with_its_counts_and_faster_the_second_time(full_
     assert (first.train_x == 1).any(axis=0).all()
 
 
-@given(st.binary(max_size=300), st.sampled_from(["csv", "svm", "txt", "csv.gz", "svm.xz", "bz2"]), st.booleans())
+@given(
+    st.binary(max_size=300),
+    st.sampled_from(["csv", "svm", "txt", "csv.gz", "svm.xz", "bz2", "arff", "npz", "parquet"]),
+    st.booleans(),
+)
 def test_garbage_is_refused_as_bad_data_whatever_the_file_is_called(
     tmp_path_factory: pytest.TempPathFactory, raw: bytes, suffix: str, multilabel: bool
 ) -> None:
@@ -182,3 +187,43 @@ def test_garbage_is_refused_as_bad_data_whatever_the_file_is_called(
     path.write_bytes(raw)
     with contextlib.suppress(DataError):  # bytes that happen to be data must make a checked data set
         assert load(path, multilabel=multilabel).rows > 0
+
+
+def test_covtype_of_libsvm_knows_its_class_2_by_its_rows(no_sets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = no_sets / "data" / "covtype"
+    folder.mkdir(parents=True)
+    (folder / "covtype.libsvm.binary.scale").write_text("1 54:1\n2 1:1\n2 2:1\n" * 5, encoding="utf-8")
+    with pytest.raises(DataError, match="the two classes of covtype must have 283,301 and 297,711 rows"):
+        load("covtype")
+    monkeypatch.setattr(catalogue, "COVTYPE_LIBSVM_COUNTS", (5, 10))
+    data = load("covtype", test_fraction=0)
+    assert (data.label_names, data.train_y[:3].tolist()) == (("rest", "2"), [1, 0, 0])
+    assert data.source.startswith("covtype.libsvm.binary.scale, class 2 against the rest: 15 rows x 54 features")
+
+
+def test_delicious_reads_its_two_published_parts(no_sets: Path) -> None:
+    folder = no_sets / "data" / "delicious"
+    folder.mkdir(parents=True)
+    header = "@relation delicious\n" + "".join(f"@attribute word{number} {{0,1}}\n" for number in range(500))
+    header += "".join(f"@attribute TAG_m\\'{number} {{0,1}}\n" for number in range(983)) + "@data\n"
+    (folder / "delicious-train.arff").write_text(header + "{0 1,500 1,1482 1}\n{499 1}\n", encoding="utf-8")
+    (folder / "delicious-test.arff").write_text(header + "{7 1,501 1}\n", encoding="utf-8")
+    data = load("delicious")
+    assert (data.rows, data.test_rows, data.features, data.outputs) == (2, 1, 500, 983)
+    assert np.flatnonzero(data.train_y[0]).tolist() == [0, 982]
+    assert "the published parts" in data.source
+    assert data.label_names[1] == "TAG_m\\'1"
+
+
+def test_real_sim_declares_its_width_and_classes(no_sets: Path) -> None:
+    folder = no_sets / "data" / "real-sim"
+    folder.mkdir(parents=True)
+    path = folder / "real-sim"
+    path.write_text("-1 20958:1\n+1 1:0.5\n", encoding="utf-8")
+    assert load("real-sim", test_fraction=0).features == 20_958
+    path.write_text("-1 20959:1\n+1 1:0.5\n", encoding="utf-8")
+    with pytest.raises(DataError, match="real-sim, line 1: an index must be <= 20958"):
+        load("real-sim")
+    path.write_text("-1 20958:1\n+1 1:0.5\n3 1:1\n", encoding="utf-8")
+    with pytest.raises(DataError, match="real-sim, line 3: a label must be one of -1, 1, got 3"):
+        load("real-sim")

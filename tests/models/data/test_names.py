@@ -17,5 +17,15 @@ def test_listing_imports_nothing_heavy() -> None:
 
 def test_every_name_has_a_description() -> None:
     assert dict(describe()) == DESCRIPTIONS
-    assert {"covtype-sample", "covtype", "w8a", "a9a", "letter", "mnist10k", "tmc2007_500", "delicious", "real-sim"} == set(DESCRIPTIONS)
+    assert {
+        "covtype-sample",
+        "covtype",
+        "w8a",
+        "a9a",
+        "letter",
+        "mnist10k",
+        "tmc2007_500",
+        "delicious",
+        "real-sim",
+    } == set(DESCRIPTIONS)
     assert all(len(text) > 20 for _, text in describe())
