@@ -1,6 +1,6 @@
 """An accelerator: a process with its own replica on a torch device, fed and read by real copies.
 
-    python -m hetsgd.real.accelerator FD
+    python -m hetsgd.real.accelerator FD PARENT
 
 An assignment is load (rows), pull (model), compute, push (replica or gradient). A `cpu` device stands in for an
 accelerator on the same path: its memory is another place in the same DRAM, and its copies are real ones. Rows of
@@ -16,7 +16,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from hetsgd.real.child import Child, run_child
+from hetsgd.real.child import Child, main
 from hetsgd.real.losses import NOTHING, Sums, add, sum_rows
 from hetsgd.real.messages import GRADIENT, IN_PLACE, KEEP, OWN, Order, Report, ReportKind
 from hetsgd.real.network import Network
@@ -32,11 +32,12 @@ _PINNED: Final = ("cuda", "xpu")
 
 @dataclass(slots=True)
 class Loaded:
-    """Rows of one assignment on the device. `began_s`: when loading them began, for the duration of an assignment."""
+    """Rows of one assignment on the device, which were loaded from `began_s` to `ended_s`."""
 
     serial: int = -1
     rows: int = 0
     began_s: float = 0.0
+    ended_s: float = 0.0
     staging: tuple[Tensor, Tensor] | None = None
     x_BF: Tensor | None = None
     y_B: Tensor | None = None
@@ -82,9 +83,9 @@ class Accelerator:
         began = _now()
         loaded = min(self._loaded, key=lambda kept: kept.serial)
         self._load(loaded, order)
-        loaded.serial, loaded.began_s = order.serial, began
+        loaded.serial, loaded.began_s, loaded.ended_s = order.serial, began, _now()
         moved = sum(part[: loaded.rows].nbytes for part in (loaded.x_BF, loaded.y_B) if part is not None)
-        self._child.log.add("load", began, _now(), id_=order.id, rows=loaded.rows, bytes_=moved)
+        self._child.log.add("load", began, loaded.ended_s, id_=order.id, rows=loaded.rows, bytes_=moved)
 
     def _load(self, loaded: Loaded, order: Order) -> None:
         """Gather rows into host memory that the device can read, and copy them over."""
@@ -117,6 +118,9 @@ class Accelerator:
         """Pull, compute and push; the rows are there already."""
         child, log = self._child, self._child.log
         loaded = next(kept for kept in self._loaded if kept.serial == order.serial)
+        if not order.go:
+            ready = max(loaded.ended_s, self._last_end_s)
+            log.add("wait", ready, max(ready, _now()), id_=order.id)
         read, pulled = self._pull(order)
         if child.halted(order.serial, pulled):
             return None
@@ -227,7 +231,7 @@ class Accelerator:
         test = self._sums(order, *self._test, order.test_start, order.test_stop)
         if train is None or test is None:
             return None
-        ended = _now()
+        self._last_end_s = ended = _now()
         child.log.add("evaluate", snapped, ended, id_=order.id)
         return Report(
             kind=ReportKind.LOSS,
@@ -265,4 +269,4 @@ class Accelerator:
 
 
 if __name__ == "__main__":
-    run_child(Accelerator)
+    main(Accelerator)

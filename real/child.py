@@ -1,8 +1,9 @@
 """What every child process shares: how it starts, what it maps, how it takes orders and how it ends.
 
-A child is `python -m hetsgd.real.lane FD` or `... .accelerator FD`, FD being its end of a connection to the parent,
-over which it first gets its `Setup`. It never imports the caller's `__main__`. It ends when the connection closes,
-and on Linux also when the parent is killed while the child is busy.
+A child is forked by a nursery or started as `python -m hetsgd.real.lane FD PARENT` or `... .accelerator FD PARENT`,
+FD being its end of a connection to the parent, over which it first gets its `Setup` and the descriptors of the shared
+memories. It never imports the caller's `__main__`. It ends when the connection closes, and on Linux also when the
+process that started it is killed while the child is busy.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+import cloudpickle
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -34,18 +36,21 @@ from hetsgd.real.shared_memory import Layout, SharedMemory
 
 ERROR_BYTES: Final = 4096
 _PR_SET_PDEATHSIG: Final = 1
-LENGTH: Final = struct.Struct("=q")
+_PR_SET_NAME: Final = 15
+_NAME_BYTES: Final = 15
+_LENGTH: Final = struct.Struct("=q")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a child needs to know. `index` is its row in the shared arrays, `worker_index` that of its worker.
+    """What a child needs to know. `name` is what process lists show, `index` its row in the shared arrays.
 
-    `first` is the index of the first lane of its team (its own where it has none), `seat` the name of its seat,
-    `core` the core to run on (None: wherever the system likes), `memory` and `data` the shared memories with their
-    descriptors.
+    `first` is the row of the first lane of its team (its own where it has none), `worker_index` that of its worker in
+    arrays of workers, `seat` the name of its seat, `core` the core to run on (None: wherever the system likes),
+    `memory` and `data` the layouts of the shared memories.
     """
 
+    name: str
     index: int
     first: int
     worker: str
@@ -53,11 +58,10 @@ class Setup:
     seat: str
     device: str
     core: int | None
-    parent: int
     workload: Workload
     weight_decay: float
-    memory: tuple[Layout, int]
-    data: tuple[Layout, int]
+    memory: Layout
+    data: Layout
 
 
 class Duties(Protocol):
@@ -83,10 +87,10 @@ class Duties(Protocol):
 class Child:
     """The common half of a child: its memory, its counters and its orders."""
 
-    def __init__(self, setup: Setup, inbox: Inbox) -> None:
+    def __init__(self, setup: Setup, descriptors: Sequence[int], inbox: Inbox) -> None:
         self.setup = setup
-        self.memory = SharedMemory(*setup.memory)
-        self.data = SharedMemory(*setup.data)
+        self.memory = SharedMemory(setup.memory, descriptors[0])
+        self.data = SharedMemory(setup.data, descriptors[1])
         self.counter = UpdateCounter(self.memory, setup.index)
         self.log = LogWriter(self.memory, setup.index)
         self._inbox = inbox
@@ -176,55 +180,71 @@ def _cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def run_child(make: Callable[[Child], Duties]) -> None:
-    """The main function of a child process; `make` builds what it does."""
+def send_setup(connection: socket.socket, setup: Setup, descriptors: Sequence[int]) -> None:
+    """The parent's half of what `run_child` begins with."""
+    body = cloudpickle.dumps(setup)
+    socket.send_fds(connection, [_LENGTH.pack(len(body))], list(descriptors))
+    connection.sendall(body)
+
+
+def _receive_setup(connection: socket.socket) -> tuple[Setup, list[int]] | None:
+    """The setup and the descriptors of the memories, or None when the parent is gone before it sent them."""
+    head, descriptors, _, _ = socket.recv_fds(connection, _LENGTH.size, 2)
+    if not head:
+        return None
+    body = b""
+    (size,) = _LENGTH.unpack(head)
+    while len(body) < size:
+        more = connection.recv(size - len(body))
+        if not more:
+            return None
+        body += more
+    setup: Setup = pickle.loads(body)
+    return setup, descriptors
+
+
+def run_child(make: Callable[[Child], Duties], descriptor: int, parent: int) -> int:
+    """The main function of a child process: its exit code. `make` builds what it does, `parent` started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
-    connection = socket.socket(fileno=int(sys.argv[1]))
-    setup = _receive_setup(connection)
-    if setup is None:
-        return
-    _die_with(setup.parent)
+    die_with(parent)
+    connection = socket.socket(fileno=descriptor)
+    try:
+        received = _receive_setup(connection)
+    except ConnectionError:
+        received = None
+    if received is None:
+        return 0
+    setup, descriptors = received
+    _control_process(_PR_SET_NAME, f"hetsgd {setup.name}".encode()[:_NAME_BYTES])
     if setup.core is not None and hasattr(os, "sched_setaffinity"):
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, {setup.core})
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    child = Child(setup, Inbox(connection))
+    child = Child(setup, descriptors, Inbox(connection))
     try:
         child.serve(make(child))
     except Closed:
-        pass
+        return 0
     except Exception as error:  # noqa: BLE001 -- whatever it is, the parent has to learn what ended this child
         child.tell_error(error)
-        sys.exit(3)
+        return 3
+    return 0
 
 
-def _receive_setup(connection: socket.socket) -> Setup | None:
-    """The setup, or None when the parent is gone before it sent one."""
-    with connection.makefile("rb", buffering=0) as stream:
-        head = _read_exactly(stream.read, LENGTH.size)
-        body = _read_exactly(stream.read, LENGTH.unpack(head)[0]) if head else b""
-    if not body:
-        return None
-    setup: Setup = pickle.loads(body)
-    return setup
+def main(make: Callable[[Child], Duties]) -> None:
+    """Run a child that was started with its descriptor and its parent on the command line."""
+    sys.exit(run_child(make, int(sys.argv[1]), int(sys.argv[2])))
 
 
-def _read_exactly(read: Callable[[int], bytes | None], size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = read(size - len(data))
-        if not more:
-            return b""
-        data += more
-    return data
-
-
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """On Linux, be killed when the parent dies, however it dies; elsewhere the closed connection has to do."""
-    if sys.platform != "linux":
-        return
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _control_process(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def _control_process(option: int, value: int | bytes) -> None:
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None, use_errno=True).prctl(option, value)

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import selectors
 import signal
 import socket
-import subprocess
-import sys
+import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
-import cloudpickle
-
-import hetsgd
 from hetsgd.models.policy import Kind, Seat
-from hetsgd.real.child import LENGTH, Setup
+from hetsgd.real.child import Setup, send_setup
+from hetsgd.real.launch import Launcher
 from hetsgd.real.messages import REPORT_BYTES, Order, OrderKind, Report, pack_order, unpack_reports
 
-_MODULES: Final[dict[Kind, str]] = {"cpu": "hetsgd.real.lane", "accelerator": "hetsgd.real.accelerator"}
-_ONE_THREAD: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _RECEIVED_BYTES: Final = 256 * REPORT_BYTES
 _END_S: Final = 5.0
 
@@ -29,7 +22,7 @@ _END_S: Final = 5.0
 class ChildProcess:
     """One child: the process, the connection to it and which seat and lane it serves."""
 
-    def __init__(self, setup: Setup, kind: Kind, seat: Seat, lane: int) -> None:
+    def __init__(self, launcher: Launcher, setup: Setup, kind: Kind, seat: Seat, lane: int) -> None:
         self.setup = setup
         self.kind = kind
         self.seat = seat
@@ -39,7 +32,7 @@ class ChildProcess:
         here, there = socket.socketpair()
         self.connection = here
         try:
-            self._process = self._start(there, setup)
+            self._process = launcher.start(kind, setup.device, there)
         except OSError:
             here.close()
             raise
@@ -49,31 +42,17 @@ class ChildProcess:
     @property
     def name(self) -> str:
         """The lane or accelerator in words."""
-        return str(Seat(self.setup.worker, self.lane))
+        return self.setup.name
 
     @property
     def pid(self) -> int:
         """The number of the process."""
         return self._process.pid
 
-    def _start(self, there: socket.socket, setup: Setup) -> subprocess.Popen[bytes]:
-        if not sys.executable:
-            raise RuntimeError("train: sys.executable is empty, so no child process can be started")
-        # A session of its own: a Ctrl-C in the terminal reaches the parent alone, which then ends its children.
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", _MODULES[self.kind], str(there.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            pass_fds=(there.fileno(), setup.memory[1], setup.data[1]),
-            env=_environment(),
-            start_new_session=True,
-        )
-
-    def send_setup(self) -> None:
+    def send_setup(self, descriptors: Sequence[int]) -> None:
         """Send the setup; a child that is dead by now is noticed when its connection is read."""
-        body = cloudpickle.dumps(self.setup)
         with contextlib.suppress(OSError):
-            self.connection.sendall(LENGTH.pack(len(body)) + body)
+            send_setup(self.connection, self.setup, descriptors)
 
     def send(self, order: Order) -> None:
         """Send an order; likewise."""
@@ -97,11 +76,10 @@ class ChildProcess:
 
     def end_in_words(self) -> str:
         """Wait for a child that has closed its connection, and say how it ended."""
-        try:
-            code = self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
+        code = self._process.wait(_END_S)
+        if code is None:
             self._process.kill()
-            code = self._process.wait()
+            code = self._process.wait(_END_S) or 0
         if code < 0:
             with contextlib.suppress(ValueError):
                 return f"killed by {signal.Signals(-code).name}"
@@ -115,26 +93,16 @@ class ChildProcess:
 
     def reap(self, wait_s: float) -> None:
         """Wait for the end of the process, and kill it when it takes longer."""
-        try:
-            self._process.wait(wait_s)
-        except subprocess.TimeoutExpired:
+        if self._process.wait(wait_s) is None:
             self._process.kill()
-            self._process.wait()
-
-
-def _environment() -> dict[str, str]:
-    """The environment of a child: it finds the same packages as this process, and computes with one thread."""
-    root = str(Path(hetsgd.__file__).parent.parent)
-    paths = [root, *(path for path in sys.path if path and path != root)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    environment.update(dict.fromkeys(_ONE_THREAD, "1"))
-    return environment
+            self._process.wait(_END_S)
 
 
 class Children:
     """All child processes of a run. Use it as a context: on leaving, every one of them is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
         self.all: list[ChildProcess] = []
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = socket.socketpair()
@@ -155,15 +123,15 @@ class Children:
 
     def start(self, setup: Setup, kind: Kind, seat: Seat, lane: int) -> ChildProcess:
         """Start one more child; it gets its setup with `send_setups`."""
-        child = ChildProcess(setup, kind, seat, lane)
+        child = ChildProcess(self._launcher, setup, kind, seat, lane)
         self.all.append(child)
         self._selector.register(child.connection, selectors.EVENT_READ, child)
         return child
 
-    def send_setups(self) -> None:
-        """Send every child its setup."""
+    def send_setups(self, descriptors: Sequence[int]) -> None:
+        """Send every child its setup with the descriptors of the shared memories."""
         for child in self.all:
-            child.send_setup()
+            child.send_setup(descriptors)
 
     def wake(self) -> None:
         """Make `select` return, from another thread or a signal handler."""
@@ -193,8 +161,9 @@ class Children:
         for child in self.live:
             self._selector.unregister(child.connection)
             child.close()
+        until = time.monotonic() + patience_s
         for child in self.all:
-            child.reap(patience_s)
+            child.reap(max(until - time.monotonic(), 0.0))
         self._selector.close()
         self._wake_read.close()
         self._wake_write.close()

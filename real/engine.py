@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from hetsgd.models.coordinator import Coordinator
 from hetsgd.models.data.dataset import Dataset
 from hetsgd.models.dispatcher import Dispatcher
+from hetsgd.models.footprint import accelerator_bytes, check_host, host_bytes
 from hetsgd.models.plan import Plan, ProgressSink
 from hetsgd.models.policy import Assign, Fleet, Loss
 from hetsgd.models.trace import Trace
 from hetsgd.real.children import Children
 from hetsgd.real.interrupts import Interrupts
+from hetsgd.real.launch import launcher
 from hetsgd.real.logs import UpdateCounter
 from hetsgd.real.loop import Loop
 from hetsgd.real.merge_place import MergePlace
@@ -53,13 +55,14 @@ def train(plan: Plan, dataset: Dataset, *, progress: ProgressSink | None = None)
     cannot start.
     """
     check_data(plan.workload, dataset)
+    check_host(plan.machine, plan.workload)
     fleet = plan.fleet()
     trace = Trace(level=plan.run.trace)
     trace.logical_cpus = plan.machine.logical_cpus
     coordinator = Coordinator(recipe=plan.recipe, fleet=fleet, run=plan.run, trace=trace)
     first = _first_assignments(plan, fleet)
-    children = Children()
-    with Interrupts(children.wake) as interrupts, children:
+    with Interrupts() as interrupts, launcher() as start, Children(start) as children:
+        interrupts.wake = children.wake
         workforce = Workforce(plan, dataset, fleet, coordinator.capacity, children, interrupts)
         orders = RowOrders(workforce.memory["orders"], plan.run.seed, plan.run.order)
         try:
@@ -123,6 +126,7 @@ class _Run:
         parameters = workforce.parameters.copy()
         self._evaluate(loop, parameters, elapsed_s)
         coordinator.close(elapsed_s)
+        loop.tell(elapsed_s)
         return parameters
 
     def _prepare(self, first: Sequence[Assign]) -> Loss:
@@ -141,10 +145,22 @@ class _Run:
             loop.note_landed(landed)
         for child in workforce.children.all:
             trace.totals.cpu_s[child.kind] += cpu_s.get(child.setup.index, 0.0)
+        self._memory(loop)
         logs = logs_of(self._plan.machine, workforce.children.all, workforce.readers)
         elapsed_s = max(stopped_s, end_s(logs) - loop.zero_s, *(merge.end_s for merge in loop.landed), 0.0)
         write_logs(trace, logs, loop.landed, self._plan.workload, loop.zero_s)
         return elapsed_s
+
+    def _memory(self, loop: Loop) -> None:
+        """Bytes that the run needed, by the same account as in the simulator."""
+        plan, memory = self._plan, self._trace.totals.memory
+        workload, home = plan.workload, plan.machine.sockets[0].name
+        memory[f"{home}:dram"] = host_bytes(workload) + loop.most_handed * workload.model_bytes
+        held = self._coordinator.capacity
+        for member in self._fleet.members:
+            if member.kind == "accelerator" and member.name in loop.largest:
+                needed = accelerator_bytes(workload, loop.largest[member.name], batches_held=held)
+                memory[f"{member.name}:memory"] = needed
 
     def _evaluate(self, loop: Loop, parameters: NDArray[Any], elapsed_s: float) -> None:
         """Losses of the snapshots, and of the final model unless it is known or somebody is waiting for the end.

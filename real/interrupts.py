@@ -12,14 +12,14 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """While in this context, an interrupt sets `received` and calls `wake`; the old handlers come back after it.
+    """While in this context, an interrupt joins `received` and calls `wake`; the old handlers come back after it.
 
     Only the main thread may set handlers: elsewhere this does nothing, and whoever runs the main thread decides.
     """
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         self.received: list[str] = []
-        self._wake = wake
+        self.wake: Callable[[], None] | None = None
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -38,4 +38,5 @@ class Interrupts:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received.append(signal.Signals(number).name)
-        self._wake()
+        if self.wake is not None:
+            self.wake()

@@ -1,6 +1,6 @@
 """One lane of the CPU team: a process with one thread that steps on the shared parameters without any lock.
 
-    python -m hetsgd.real.lane FD
+    python -m hetsgd.real.lane FD PARENT
 
 Work in place is done on the global model as it is while others write it: a step may see a vector that is half of
 one version and half of the next. Work on a replica is Hogwild too, on a replica that the lanes of the team share.
@@ -15,7 +15,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from hetsgd.real.child import Child, run_child
+from hetsgd.real.child import Child, main
 from hetsgd.real.losses import sum_rows
 from hetsgd.real.messages import GRADIENT, IN_PLACE, KEEP, OWN, Order, Report, ReportKind
 from hetsgd.real.network import Network
@@ -206,4 +206,4 @@ class Lane:
 
 
 if __name__ == "__main__":
-    run_child(Lane)
+    main(Lane)

@@ -42,7 +42,11 @@ class Snapshot:
 
 
 class Loop:
-    """One run while its clock runs. `snapshots` and `landed` are what it leaves for afterwards."""
+    """One run while its clock runs.
+
+    What it leaves for afterwards: `snapshots`, the merges that `landed`, the `most_handed` results that were held at
+    once, and the `largest` batch of each worker.
+    """
 
     def __init__(
         self, plan: Plan, coordinator: Coordinator, trace: Trace, workforce: Workforce, merges: MergePlace,
@@ -58,6 +62,8 @@ class Loop:
         self._progress = progress
         self._dispatcher = Dispatcher(coordinator)
         self._handed: dict[int, HandedIn] = {}
+        self.most_handed = 0
+        self.largest: dict[str, int] = {}
         self._last_look_s = 0.0
         self.zero_s = 0.0
         self.snapshots: list[Snapshot] = []
@@ -82,7 +88,7 @@ class Loop:
             if self._interrupts.received:
                 coordinator.stop(f"interrupted by {self._interrupts.received[0]}", now_s, "interrupted")
             elif seconds is not None and now_s >= seconds:
-                coordinator.stop(f"{seconds:g} seconds are over", now_s)
+                coordinator.stop(f"{seconds:g} seconds over", now_s)
             else:
                 self._events(ready)
 
@@ -105,7 +111,7 @@ class Loop:
         if now_s >= self._last_look_s + _LOOK_S:
             self._last_look_s = now_s
             self._workforce.drain()
-            self._tell(now_s)
+            self.tell(now_s)
 
     # -- what has happened ----------------------------------------------------------------------------------------
 
@@ -130,6 +136,7 @@ class Loop:
         if done.slot >= 0:
             pool = self._workforce.pools[seat]
             self._handed[result.id] = pool.handed_in(result.work.write, done.slot, done.rows)
+            self.most_handed = max(self.most_handed, len(self._handed))
         self._after(seat, self._coordinator.finished(result, self.now()), "finished")
 
     def _land(self, landed: LandedMerge) -> None:
@@ -195,6 +202,7 @@ class Loop:
         if isinstance(task, Evaluate):
             station.evaluate(task, serial=serial)
             return
+        self.largest[seat.worker] = max(self.largest.get(seat.worker, 0), min(task.work.batch, task.rows))
         slot = -1
         if task.work.write != "in_place":
             held = (self._handed[key] for key in coordinator.held)
@@ -205,8 +213,8 @@ class Loop:
             task, serial=serial, rows_slot=rows_slot, slot=slot, may_start=coordinator.may_start(seat)
         )  # fmt: skip
 
-    def _tell(self, now_s: float) -> None:
-        """Progress: towards the nearest of the stop rules."""
+    def tell(self, now_s: float) -> None:
+        """Tell the progress: towards the nearest of the stop rules."""
         if self._progress is None:
             return
         coordinator, stop = self._coordinator, self._plan.run.stop

@@ -22,22 +22,22 @@ def declare(trace: Trace, machine: Machine, fleet: Fleet) -> None:
         stand_in = machine.accelerator(member.name).stand_in
         trace.place(Place(name=member.name, worker=member.name, kind="accelerator", cpus=int(stand_in)))
         for name in link_places(machine, member.name):
-            trace.place(Place(name=name, worker=member.name, kind="link"))
-    trace.place(Place(name="merge", worker=None, kind="merge", cpus=1))
+            trace.place(Place(name=name, worker=None, kind="link"))
+    trace.place(Place(name="merge", worker=None, kind="merge"))
 
 
 def link_places(machine: Machine, accelerator: str) -> tuple[str, str]:
-    """The places of copies to and from an accelerator: its link's two directions.
+    """The places of copies to and from an accelerator: the two directions of its link.
 
-    Accelerators that share a link get places of their own on it, since their copies may overlap.
+    Accelerators that share a link have a slot of their own on it, since their copies may overlap.
     """
-    links = [link for link in machine.links if accelerator in link.ends]
-    if not links:
+    link = next((link for link in machine.links if accelerator in link.ends), None)
+    if link is None:
         return f"{accelerator}:down", f"{accelerator}:up"
-    ends = {end for link in machine.links if link.name == links[0].name for end in link.ends}
-    shared = len([acc for acc in machine.accelerators if acc.name in ends]) > 1
-    suffix = f"[{accelerator}]" if shared else ""
-    return f"{links[0].name}:down{suffix}", f"{links[0].name}:up{suffix}"
+    sharing = [acc.name for acc in machine.accelerators if acc.name in link.ends]
+    number = sharing.index(accelerator)
+    slot = f"[{number}]" if number else ""
+    return f"{link.name}:down{slot}", f"{link.name}:up{slot}"
 
 
 def logs_of(machine: Machine, children: Sequence[ChildProcess], readers: Sequence[LogReader]) -> list[Log]:

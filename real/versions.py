@@ -88,7 +88,10 @@ def _work(trace: Trace, log: Log, workload: Workload) -> None:
     computed = log.records[log.records["kind"] == SPAN_CODE["compute"]]
     trace.totals.flops[log.kind] += workload.step_flops(1) * int(computed["rows"].sum())
     if log.kind == "accelerator":
-        trace.totals.driver_busy_s[log.kind] += float((computed["end_s"] - computed["start_s"]).sum())
+        busy_s = trace.totals.busy_s
+        trace.totals.driver_busy_s[log.worker] += sum(
+            busy_s.get((log.place, kind), 0.0) for kind in ("compute", "evaluate")
+        )
 
 
 def _updates(trace: Trace, logs: Sequence[Log], landed: Sequence[Landed]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -58,7 +57,7 @@ class Workforce:
         try:
             self._begin_values(plan)
             self.stations = self._start(plan, fleet, data)
-            children.send_setups()
+            children.send_setups((self.memory.descriptor, data.descriptor))
         finally:
             self.memory.close_descriptor()
             data.close_descriptor()
@@ -90,16 +89,15 @@ class Workforce:
             for lane in range(member.lanes):
                 index = next(indices)
                 seat = Seat(member.name, lane if member.free else -1)
+                place = Seat(member.name, lane if member.kind == "cpu" else -1)
                 setup = Setup(
-                    index=index, first=index if member.free else index - lane, worker=member.name,
+                    name=str(place), index=index, first=index if member.free else index - lane, worker=member.name,
                     worker_index=number, seat=str(seat), device=devices[member.name],
-                    core=next(cores) if devices[member.name] == "cpu" else None, parent=os.getpid(),
-                    workload=plan.workload,
-                    weight_decay=plan.run.weight_decay, memory=(self.memory.layout, self.memory.descriptor),
-                    data=(data.layout, data.descriptor),
+                    core=next(cores) if devices[member.name] == "cpu" else None, workload=plan.workload,
+                    weight_decay=plan.run.weight_decay, memory=self.memory.layout, data=data.layout,
                 )  # fmt: skip
                 started.append(
-                    self.children.start(setup, member.kind, seat, lane if member.kind == "cpu" else -1)
+                    self.children.start(setup, member.kind, seat, place.lane)
                 )  # fmt: skip
             for seat in member.seats:
                 own = [child for child in started if child.seat == seat]
