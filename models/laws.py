@@ -1,12 +1,15 @@
 """The laws that every run keeps, whatever its policy, engine or faults: what a trace must not show.
 
 Their numbers are those of the invariants in the documentation: 1 rows balance, 2 spans do not overlap, 3 versions
-rise. A trace of level `full` is needed.
+rise; besides, no seat reads the model while a merge of its own results is under way. A trace of level `full` is
+needed.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from bisect import bisect_right
+from collections import Counter, defaultdict
 
 import numpy as np
 
@@ -16,7 +19,12 @@ from hetsgd.models.trace import FATES, Array, Trace
 
 def violations(trace: Trace, rows: int) -> list[str]:
     """What the trace of a run over `rows` rows an epoch breaks, in words; empty: nothing."""
-    return [*_rows_balance(trace, rows), *_one_at_a_time(trace), *_versions_rise(trace)]
+    return [
+        *_rows_balance(trace, rows),
+        *_one_at_a_time(trace),
+        *_versions_rise(trace),
+        *_reads_own_updates(trace),
+    ]
 
 
 def _rows_balance(trace: Trace, rows: int) -> list[str]:
@@ -88,4 +96,25 @@ def _versions_rise(trace: Trace) -> list[str]:
         found.append("3: an update read a version that was not there yet")
     if np.any(results["read"] > results["wrote"]):
         found.append("3: a result wrote before it read")
+    return found
+
+
+def _reads_own_updates(trace: Trace) -> list[str]:
+    """No seat starts work between the decision to merge a result of its own and the end of that merge."""
+    assigned, results = trace["assignments"], trace["results"]
+    seats = dict(zip(assigned["id"].tolist(), assigned[["worker_text", "lane"]].tolist(), strict=True))
+    starts: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
+    for id_, start_s in results[["id", "start_s"]].tolist():
+        starts[seats[id_]].append((start_s, id_))
+    for times in starts.values():
+        times.sort()
+    spans = {row["id"]: (row["decided_s"], math.inf if math.isnan(row["end_s"]) else row["end_s"])
+             for row in trace["merges"]}  # fmt: skip
+    found = []
+    for merge, id_ in trace["merge_inputs"][["merge", "id"]].tolist():
+        decided_s, end_s = spans[merge]
+        times = starts[seats[id_]]
+        late = bisect_right(times, (decided_s, math.inf))
+        if late < len(times) and times[late][0] < end_s:
+            found.append(f"assignment {times[late][1]} started before merge {merge} of its seat's own result landed")
     return found
