@@ -158,3 +158,32 @@ def test_valid_dense_text_reads_as_scipy_reads_it(rows: list[tuple[float, str, s
     expected, _ = scipy_arff.loadarff(io.StringIO(text))
     assert features_of(table) == [[float(row["a"]), float(row["b"])] for row in expected]
     assert [table.label_names[index] for index in table.y] == [row["c"].decode() for row in expected]
+
+
+near_misses = st.text("{}0123 ,.e+-'?x\n", max_size=60)
+valid_rows = st.lists(st.tuples(st.integers(-9, 9), st.sampled_from("01"), st.sampled_from("01")), max_size=4)
+almost_rows = st.one_of(
+    near_misses,
+    st.tuples(valid_rows, near_misses, st.booleans()).map(
+        lambda drawn: (
+            "".join(f"{{0 {a}, 1 {b},2 {c}}}\n" if drawn[2] else f"{a},{b}, {c}\n" for a, b, c in drawn[0]) + drawn[1]
+        )
+    ),
+)
+
+
+@given(almost_rows)
+def test_any_rows_are_read_as_a_plain_reader_reads_them_or_refused(rows: str) -> None:
+    try:
+        table = parse_arff((NUMERIC + rows).encode(), origin="f", label=LAST_2)
+    except DataError:
+        return
+    expected = []
+    for line in rows.split("\n"):
+        if line.strip():
+            cells = line.strip().strip("{}").split(",") if line.strip().strip("{} ") else []
+            pairs = [cell.split() if "{" in line else [str(at), cell.strip()] for at, cell in enumerate(cells)]
+            found = {int(index): float(value.strip("'")) for index, value in pairs}
+            expected.append([found.get(column, 0.0) for column in range(3)])
+    assert features_of(table) == [[row[0]] for row in expected]
+    assert table.y.tolist() == [row[1:] for row in expected]
