@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from hetsgd.models.run import StopRule, TraceLevel
 from hetsgd.studies.case import Case, Role
 from hetsgd.studies.record import StoredRun
 from hetsgd.studies.results import Panel, panels_of
-from hetsgd.studies.runner import Runner
+from hetsgd.studies.runner import Runner, Task
 from hetsgd.studies.screen import say
-from hetsgd.studies.study import Study
+from hetsgd.studies.study import Study, Validation
 from hetsgd.studies.tuning import Choice, choose, pilot_cases, untuned
-from hetsgd.studies.validation import Validation, validate_panel
+from hetsgd.studies.validation import Validation as Validated
+from hetsgd.studies.validation import validate_panel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,7 @@ class StudyResult:
         return panels_of(self.found, self.study.level)
 
     @property
-    def validations(self) -> tuple[Validation, ...]:
+    def validations(self) -> tuple[Validated, ...]:
         """Predicted against measured, where there are real runs."""
         return tuple(validate_panel(panel, self.study.level) for panel in self.panels if panel.measured)
 
@@ -43,75 +45,74 @@ def run_campaign(study: Study, runner: Runner) -> StudyResult:
     Raises BadInput before anything runs where a policy, machine or setting is wrong.
     """
     begun_s = time.perf_counter()
+    pilots = [Task(case=case, stop=study.pilot_stop_on(case.machine), trace="none") for case in pilot_cases(study)]
+    runner.resolve_all([*pilots, *_runs(study, untuned(study), study.seeds[:1])])
     found: dict[Case, StoredRun] = {}
-    _check(study, runner)
     choices = untuned(study)
-    if study.pilot is not None:
-        cases = pilot_cases(study, study.pilot)
-        say(f"pilots: {len(cases)} short runs, {len(cases) // len(study.variants)} for each policy")
-        pilots = runner.simulate("pilots", cases, study.pilot.stop, "none")
-        found |= pilots
-        choices = choose(study, pilots)
-    found |= _simulated(study, runner, choices)
+    if pilots:
+        say(f"pilots: {len(pilots)} short runs, {len(pilots) // len(study.variants)} for each policy")
+        found |= runner.simulate("pilots", pilots)
+        choices = choose(study, found)
+    found |= runner.simulate("simulation", [*_runs(study, choices, study.seeds), *_predictions(study, choices)])
     if study.validation is not None:
-        found |= _validated(study, runner, choices)
+        found |= runner.measure("real runs", _measurements(study, study.validation, choices))
     return StudyResult(
         study=study, found=found, choices=choices, failures=tuple(runner.failures),
         wall_s=time.perf_counter() - begun_s,
     )  # fmt: skip
 
 
-def _check(study: Study, runner: Runner) -> None:
-    """Resolve every run that is known now, so that bad input ends the study before its first run."""
-    if study.pilot is not None:
-        runner.resolve_all(pilot_cases(study, study.pilot), study.pilot.stop, "none")
-    first = study.seeds[:1]
-    runner.resolve_all(_cases(untuned(study), "run", first), study.stop, "full")
+def _runs(study: Study, choices: Sequence[Choice], seeds: Sequence[int]) -> list[Task]:
+    """The runs that answer the question."""
+    cases = [_case(choice, "run", seed) for seed in seeds for choice in choices]
+    return [Task(case=case, stop=study.stop_on(case.machine), trace=_trace_of(study, case)) for case in cases]
 
 
-def _simulated(study: Study, runner: Runner, choices: Sequence[Choice]) -> dict[Case, StoredRun]:
-    """The runs that answer the question; the first seed keeps its full trace for the figures over time."""
-    first, rest = study.seeds[:1], study.seeds[1:]
-    found = runner.simulate("simulation, first seed", _cases(choices, "run", first), study.stop, "full")
-    if rest:
-        found |= runner.simulate("simulation, other seeds", _cases(choices, "run", rest), study.stop, "none")
-    return found
-
-
-def _validated(study: Study, runner: Runner, choices: Sequence[Choice]) -> dict[Case, StoredRun]:
+def _predictions(study: Study, choices: Sequence[Choice]) -> list[Task]:
+    """The simulated runs beside the real ones; where these stop as all runs do, they are the same runs."""
     validation = study.validation
     if validation is None:
-        return {}
-    stop = validation.stop or study.stop
-    own = [choice for choice in choices if choice.machine == validation.machine]
-    seeds = [study.seeds[repeat % len(study.seeds)] for repeat in range(validation.repeats)]
-    found: dict[Case, StoredRun] = {}
-    predicted = _cases(own, "predicted", list(dict.fromkeys(seeds)))
-    for level, cases in (("full", [c for c in predicted if c.seed == study.seeds[0]]),
-                         ("none", [c for c in predicted if c.seed != study.seeds[0]])):  # fmt: skip
-        if cases:
-            found |= runner.simulate("predictions", cases, stop, level)
-    # Interleaved: what changes on the machine over time meets every policy.
-    measured = [
-        replace(case, role="measured", repeat=repeat)
-        for repeat, seed in enumerate(seeds)
-        for case in _cases(own, "measured", [seed])
-    ]
-    found |= runner.measure("real runs", measured, stop)
-    return found
-
-
-def _cases(choices: Sequence[Choice], role: Role, seeds: Sequence[int]) -> list[Case]:
+        return []
     return [
-        Case(
-            role=role,
-            machine=choice.machine,
-            workload=choice.workload,
-            label=choice.label,
-            policy=choice.policy,
-            seed=seed,
-            settings=choice.settings,
-        )
-        for seed in seeds
+        Task(case=_case(choice, "predicted", seed), stop=_stop(study, validation), trace=trace)
+        for seed in dict.fromkeys(_seeds(study, validation))
         for choice in choices
+        if choice.machine == validation.machine
+        for trace in [_trace_of(study, _case(choice, "predicted", seed))]
     ]
+
+
+def _measurements(study: Study, validation: Validation, choices: Sequence[Choice]) -> list[Task]:
+    """The real runs, interleaved: what changes on the machine over time meets every policy."""
+    return [
+        Task(case=_case(choice, "measured", seed, repeat), stop=_stop(study, validation), trace="full")
+        for repeat, seed in enumerate(_seeds(study, validation))
+        for choice in choices
+        if choice.machine == validation.machine
+    ]
+
+
+def _seeds(study: Study, validation: Validation) -> list[int]:
+    return [study.seeds[repeat % len(study.seeds)] for repeat in range(validation.repeats)]
+
+
+def _stop(study: Study, validation: Validation) -> StopRule:
+    return validation.stop or study.stop_on(validation.machine)
+
+
+def _trace_of(study: Study, case: Case) -> TraceLevel:
+    """The first seed keeps its whole trace, for the figures over time."""
+    return "full" if case.seed == study.seeds[0] else "none"
+
+
+def _case(choice: Choice, role: Role, seed: int, repeat: int = 0) -> Case:
+    return Case(
+        role=role,
+        machine=choice.machine,
+        workload=choice.workload,
+        label=choice.label,
+        policy=choice.policy,
+        seed=seed,
+        settings=choice.settings,
+        repeat=repeat,
+    )

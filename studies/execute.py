@@ -14,6 +14,7 @@ from hetsgd.models.learner import Learner, NoLearner
 from hetsgd.models.policy import PolicyError
 from hetsgd.models.trace import Trace
 from hetsgd.studies.failure import BadInput, RunFailed, checking
+from hetsgd.studies.interrupts import QuietInterrupts
 from hetsgd.studies.record import EngineName, resolved_inputs, run_record, write_run
 from hetsgd.studies.resolve import Ready
 
@@ -61,7 +62,7 @@ class Finished:
 
 
 def run_simulated(ready: Ready, progress: ProgressSink | None = None) -> Finished:
-    """Run the plan in the simulator.
+    """Run the plan in the simulator; an interrupted run comes back with what it has.
 
     Raises BadInput where the learner refuses the plan, RunFailed where the run breaks the contract.
     """
@@ -69,8 +70,8 @@ def run_simulated(ready: Ready, progress: ProgressSink | None = None) -> Finishe
 
     begun_s = time.perf_counter()
     learner = _learner(ready)
-    with _running():
-        trace = simulate(ready.plan, learner, progress=progress)
+    with _running(), QuietInterrupts(progress) as sink:
+        trace = simulate(ready.plan, learner, progress=sink)
     return Finished(engine="sim", ready=ready, trace=trace, wall_s=time.perf_counter() - begun_s)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetsgd.models.machine_names import LOCAL
-from hetsgd.models.run import StopRule
+from hetsgd.models.run import StopRule, TraceLevel
 from hetsgd.studies.case import Case, case_key
 from hetsgd.studies.failure import BadInput, RunFailed
 from hetsgd.studies.machine_writer import machine_text
@@ -22,6 +22,15 @@ from hetsgd.studies.screen import Meter, say
 
 if TYPE_CHECKING:
     from hetsgd.models.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A case with what its run needs beside: when it stops, and the level of its trace."""
+
+    case: Case
+    stop: StopRule
+    trace: TraceLevel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,41 +60,42 @@ class Runner:
     cluster: str | None = None
     failures: list[str] = field(default_factory=list)
 
-    def resolve_all(self, cases: Sequence[Case], stop: StopRule, trace: str) -> dict[Case, Ready]:
-        """Resolve and check cases before any of them runs; BadInput names the case."""
-        return {case: resolve(self._ask(case, stop, trace)) for case in cases}
+    def resolve_all(self, tasks: Sequence[Task]) -> list[Ready]:
+        """Resolve and check runs before any of them starts; BadInput where one is wrong."""
+        return [resolve(self._ask(task)) for task in tasks]
 
-    def simulate(self, title: str, cases: Sequence[Case], stop: StopRule, trace: str) -> dict[Case, StoredRun]:
-        """Run simulated cases that are not there yet; returns all that have a result, in the order of `cases`."""
-        ready = self.resolve_all(cases, stop, trace)
-        folders = {case: self.folder_of(case, ready[case]) for case in cases}
-        todo: dict[Path, Case] = {folders[case]: case for case in cases if not _there(folders[case])}
-        jobs = [
-            Job(ask=self._ask(case, stop, trace), plan=ready[case].plan, folder=folder) for folder, case in todo.items()
-        ]
-        if len(jobs) < len(cases):
-            say(f"{title}: {len(cases) - len(jobs)} of {len(cases)} runs are there already")
+    def simulate(self, title: str, tasks: Sequence[Task]) -> dict[Case, StoredRun]:
+        """Run what is not there yet; returns all that have a result, in the order of `tasks`."""
+        jobs: dict[Path, tuple[Job, Case]] = {}
+        folders: dict[Case, Path] = {}
+        for task, ready in zip(tasks, self.resolve_all(tasks), strict=True):
+            folder = folders[task.case] = self.folder_of(task.case, ready)
+            if not _there(folder):
+                jobs[folder] = Job(ask=self._ask(task), plan=ready.plan, folder=folder), task.case
+        if len(jobs) < len(folders):
+            say(f"{title}: {len(folders) - len(jobs)} of {len(folders)} runs are there already")
         if jobs:
-            self._perform_all(title, jobs, list(todo.values()))
-        return {case: read_run(folders[case]) for case in cases if _there(folders[case])}
+            self._perform_all(title, [job for job, _ in jobs.values()], [case for _, case in jobs.values()])
+        return {case: read_run(folder) for case, folder in folders.items() if _there(folder)}
 
-    def measure(self, title: str, cases: Sequence[Case], stop: StopRule) -> dict[Case, StoredRun]:
-        """Run real cases one after the other, in the order given (the caller interleaves repeats)."""
+    def measure(self, title: str, tasks: Sequence[Task]) -> dict[Case, StoredRun]:
+        """Run real tasks one after the other, in the order given (the caller interleaves repeats)."""
         from hetsgd.studies.execute import run_real
 
-        ready = {case: resolve(replace(self._ask(case, stop, "full"), learner="real")) for case in cases}
-        folders = {case: self.folder_of(case, ready[case]) for case in cases}
-        with Meter(title, len(cases)) as meter:
-            for number, case in enumerate(cases):
-                meter.at(number, case.words())
-                if _there(folders[case]):
-                    continue
-                finished = run_real(ready[case])
-                record = finished.record()
-                if record["status"] == "interrupted":
-                    raise KeyboardInterrupt
-                finished.save(folders[case], record)
-        return {case: read_run(folders[case]) for case in cases}
+        found: dict[Case, StoredRun] = {}
+        with Meter(title, len(tasks)) as meter:
+            for number, task in enumerate(tasks):
+                ready = resolve(replace(self._ask(task), learner="real"))
+                folder = self.folder_of(task.case, ready)
+                meter.at(number, task.case.words())
+                if not _there(folder):
+                    finished = run_real(ready)
+                    record = finished.record()
+                    if record["status"] == "interrupted":
+                        raise KeyboardInterrupt
+                    finished.save(folder, record)
+                found[task.case] = read_run(folder)
+        return found
 
     def _machine(self, name: str) -> str:
         """The machine file that stands for `local` in this folder: measured once, the same for every later run."""
@@ -103,14 +113,15 @@ class Runner:
         """Where the result of a case is kept."""
         return self.folder / "runs" / case_key(case, ready)
 
-    def _ask(self, case: Case, stop: StopRule, trace: str) -> Ask:
+    def _ask(self, task: Task) -> Ask:
+        case = task.case
         return Ask(
             machine=self._machine(case.machine),
             workload=case.workload,
             policy=case.policy,
-            settings=(*case.settings, ("run.trace", trace)),
+            settings=(*case.settings, ("run.trace", task.trace)),
             learner=self.learner,
-            stop=stop,
+            stop=task.stop,
             seed=case.seed,
         )
 

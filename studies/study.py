@@ -73,6 +73,16 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class On:
+    """What differs on one machine, whose clock may tick a hundred times faster: stop rules and run settings."""
+
+    machine: str
+    stop: StopRule | None = None
+    pilot_stop: StopRule | None = None
+    settings: Settings = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """A question with everything that is run to answer it. `level` of normalised loss decides who is first.
 
@@ -93,6 +103,21 @@ class Study:
     metrics: tuple[str, ...] = tuple(METRICS)
     pilot: Pilot | None = None
     validation: Validation | None = None
+    on: tuple[On, ...] = ()
+
+    def stop_on(self, machine: str) -> StopRule:
+        """The stop rule of runs on a machine."""
+        return next((on.stop for on in self.on if on.machine == machine and on.stop is not None), self.stop)
+
+    def pilot_stop_on(self, machine: str) -> StopRule:
+        """The stop rule of pilot runs on a machine."""
+        own = (on.pilot_stop for on in self.on if on.machine == machine and on.pilot_stop is not None)
+        return next(own, self.stop_on(machine) if self.pilot is None else self.pilot.stop)
+
+    def settings_on(self, machine: str) -> Settings:
+        """Settings of all runs on a machine; those of `on` win."""
+        own = next((on.settings for on in self.on if on.machine == machine), ())
+        return tuple({**dict(self.settings), **dict(own)}.items())
 
     def __post_init__(self) -> None:
         for name in ("machines", "workloads", "variants", "seeds", "metrics"):
@@ -102,6 +127,9 @@ class Study:
             values = getattr(self, name)
             if len(set(values)) != len(values):
                 raise ValueError(f"{name}: each may appear once, got {', '.join(map(str, values))}")
+        for on in self.on:
+            if on.machine not in self.machines:
+                raise ValueError(f"on.{on.machine}: must be one of the study's machines ({', '.join(self.machines)})")
         labels = [variant.label for variant in self.variants]
         if len(set(labels)) != len(labels):
             raise ValueError(f"policies: two have the same label, got {', '.join(labels)}; set label")

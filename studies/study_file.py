@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, Stri
 from hetsgd.models.edge import nearest
 from hetsgd.models.run import StopRule
 from hetsgd.studies.failure import BadInput, checking
-from hetsgd.studies.study import METRICS, Pilot, Settings, Study, Validation, Value, Variant
+from hetsgd.studies.study import METRICS, On, Pilot, Settings, Study, Validation, Value, Variant
 
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 Item = Scalar | list[Scalar]
@@ -46,6 +46,12 @@ class _Validate(_Table):
     stop: _Stop | None = None
 
 
+class _On(_Table):
+    stop: _Stop | None = None
+    pilot_stop: _Stop | None = None
+    run: dict[str, Item] = {}
+
+
 class _Study(_Table):
     name: StrictStr | None = None
     question: Annotated[StrictStr, Field(min_length=1)]
@@ -58,6 +64,7 @@ class _Study(_Table):
     metrics: list[StrictStr] = list(METRICS)
     stop: _Stop
     run: dict[str, Item] = {}
+    on: dict[str, _On] = {}
     pilot: _Pilot | None = None
     validate_: Annotated[_Validate | None, Field(alias="validate")] = None
 
@@ -114,7 +121,7 @@ def _owner(loc: tuple[int | str, ...]) -> type[_Table]:
     """The table that an unknown field was given to."""
     if "stop" in loc:
         return _Stop
-    tables: dict[str, type[_Table]] = {"policies": _Policy, "pilot": _Pilot, "validate": _Validate}
+    tables: dict[str, type[_Table]] = {"policies": _Policy, "pilot": _Pilot, "validate": _Validate, "on": _On}
     return tables.get(str(loc[0]), _Study) if len(loc) > 1 else _Study
 
 
@@ -131,11 +138,12 @@ def _study(parsed: _Study, name: str) -> Study:
         variants=tuple(_variant(entry) for entry in parsed.policies),
         seeds=seeds,
         stop=_stop("stop", parsed.stop),
-        settings=tuple((f"run.{key}", _value(value)) for key, value in parsed.run.items()),
+        settings=_run_settings(parsed.run),
         learner=parsed.learner,
         level=parsed.level,
         metrics=tuple(parsed.metrics),
         pilot=None if parsed.pilot is None else _pilot(parsed.pilot),
+        on=tuple(_on(machine, entry) for machine, entry in parsed.on.items()),
         validation=None if parsed.validate_ is None else _validation(parsed.validate_),
     )
 
@@ -152,6 +160,19 @@ def _variant(entry: str | _Policy) -> Variant:
         settings=_settings(entry.set),
         grid=tuple((key, tuple(_value(item) for item in values)) for key, values in entry.grid.items()),
     )
+
+
+def _on(machine: str, on: _On) -> On:
+    return On(
+        machine=machine,
+        stop=None if on.stop is None else _stop(f"on.{machine}.stop", on.stop),
+        pilot_stop=None if on.pilot_stop is None else _stop(f"on.{machine}.pilot_stop", on.pilot_stop),
+        settings=_run_settings(on.run),
+    )
+
+
+def _run_settings(table: dict[str, Any]) -> Settings:
+    return tuple((f"run.{key}", _value(value)) for key, value in table.items())
 
 
 def _settings(table: dict[str, Any]) -> Settings:

@@ -15,7 +15,7 @@ from hetsgd.studies.comparison import run_figures
 from hetsgd.studies.failure import BadInput, checking
 from hetsgd.studies.record import StoredRun, read_run, to_json
 from hetsgd.studies.results import final_loss, time_to
-from hetsgd.studies.study import Pilot, Study, Validation, Variant
+from hetsgd.studies.study import On, Pilot, Study, Validation, Variant
 from hetsgd.studies.tuning import Choice
 
 STUDY_SCHEMA: Final = "hetsgd.study/1"
@@ -118,9 +118,15 @@ def _study(content: Mapping[str, Any]) -> Study:
             "stop": StopRule(**values["stop"]),
             "variants": tuple(Variant(**variant) for variant in values["variants"]),
             "pilot": None if pilot is None else Pilot(**{**pilot, "stop": StopRule(**pilot["stop"])}),
+            "on": tuple(_on(entry) for entry in values["on"]),
             "validation": None if validation is None else Validation(**{**validation, "stop": _stop(validation)}),
         }
     )
+
+
+def _on(entry: Mapping[str, Any]) -> On:
+    stops = {name: None if entry[name] is None else StopRule(**entry[name]) for name in ("stop", "pilot_stop")}
+    return On(**{**entry, **stops})
 
 
 def _stop(validation: Mapping[str, Any]) -> StopRule | None:

@@ -93,7 +93,11 @@ def _times(entry: Entry, ratio: Interval | None) -> list[str]:
 def _bracket(interval: Interval, words: Any) -> str:
     if math.isnan(interval.low):
         return str(words(interval.mean))
-    return f"{words(interval.mean)} [{words(max(interval.low, 0.0))}, {words(interval.high)}]"
+    low, high = words(max(interval.low, 0.0)), words(interval.high)
+    unit = str(words(interval.mean)).partition(" ")[2]
+    if unit and low.endswith(f" {unit}") and high.endswith(f" {unit}"):
+        low = low.removesuffix(f" {unit}")
+    return f"{words(interval.mean)} [{low}, {high}]"
 
 
 def _mean(records: Sequence[Record], value: Any, words: Any) -> str:
@@ -154,18 +158,22 @@ def validation_table(validation: Validation) -> Table:
         note=f"{validation.repeats} real runs of each policy, interleaved; the simulation under the same seeds. "
         f"Spread: standard deviation over the real runs. {'; '.join(parts)}.",
         headings=("policy", "metric", "predicted", "measured", "spread", "error"),
-        rows=tuple(_validation_row(row) for row in validation.rows),
+        rows=tuple(
+            _validation_row(row, first=number == 0 or validation.rows[number - 1].label != row.label)
+            for number, row in enumerate(validation.rows)
+        ),
     )
 
 
-def _validation_row(row: Row) -> tuple[str, ...]:
+def _validation_row(row: Row, *, first: bool) -> tuple[str, ...]:
     words = _words_of(row.metric)
     error = row.error
     if error is None:
         shown = "-"
     else:
         shown = f"{100 * error:+.0f} %" if row.kind == "relative" else f"{100 * error:+.1f} points"
-    return row.label, _metric_words(row.metric), words(row.predicted), words(row.measured), words(row.spread), shown
+    label = row.label if first else ""
+    return label, _metric_words(row.metric), words(row.predicted), words(row.measured), words(row.spread), shown
 
 
 def _words_of(metric: str) -> Any:
@@ -188,7 +196,7 @@ def _percent(value: float | None) -> str:
 
 
 def _choices(result: StudyResult) -> Table:
-    fixed = {key for key, _ in result.study.settings}
+    fixed = {key for machine in result.study.machines for key, _ in result.study.settings_on(machine)}
     rows = [
         (
             f"{choice.label} on {choice.machine}",
@@ -223,6 +231,10 @@ def _study_table(result: StudyResult) -> Table:
         ("stop", _stop(study.stop)),
     ]
     rows += [(key, str(value)) for key, value in study.settings]
+    for on in study.on:
+        parts = [f"stop {_stop(on.stop)}"] if on.stop is not None else []
+        parts += [f"pilot stop {_stop(on.pilot_stop)}"] if on.pilot_stop is not None else []
+        rows.append((f"on {on.machine}", "; ".join([*parts, *(f"{key} {value}" for key, value in on.settings)])))
     if study.pilot is not None:
         rows.append(("pilot", f"stop {_stop(study.pilot.stop)}, seed {study.pilot.seed}"))
         rows += [
@@ -230,7 +242,7 @@ def _study_table(result: StudyResult) -> Table:
             for variant in study.variants
         ]
     if study.validation is not None:
-        stop = study.validation.stop or study.stop
+        stop = study.validation.stop or study.stop_on(study.validation.machine)
         rows.append(("real runs", f"{study.validation.repeats} of each policy, stop {_stop(stop)}"))
     return Table(title="Study", note="What was asked.", headings=("field", "value"), rows=tuple(rows))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hetsgd.studies.case import Case
 from hetsgd.studies.record import StoredRun
 from hetsgd.studies.results import final_loss, reference_over, time_to
-from hetsgd.studies.study import Pilot, Settings, Study
+from hetsgd.studies.study import Settings, Study
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,16 +31,19 @@ class Choice:
     at_edge: tuple[str, ...]
 
 
-def pilot_cases(study: Study, pilot: Pilot) -> tuple[Case, ...]:
-    """Every grid point of every policy on every machine, once."""
-    return tuple(
-        Case(role="pilot", machine=machine, workload=workload, label=variant.label, policy=variant.policy,
-             seed=pilot.seed, settings=(*study.settings, *point))
+def pilot_cases(study: Study) -> list[Case]:
+    """Every grid point of every policy on every machine, once; none where the study has no pilot."""
+    if study.pilot is None:
+        return []
+    seed = study.pilot.seed
+    return [
+        Case(role="pilot", machine=machine, workload=workload, label=variant.label, policy=variant.policy, seed=seed,
+             settings=(*study.settings_on(machine), *point))
         for machine in study.machines
         for workload in study.workloads
         for variant in study.variants
         for point in variant.points
-    )  # fmt: skip
+    ]  # fmt: skip
 
 
 def choose(study: Study, found: Mapping[Case, StoredRun]) -> tuple[Choice, ...]:
@@ -96,9 +99,9 @@ def _edges(grid: Sequence[tuple[str, Sequence[object]]], chosen: Mapping[str, ob
 def untuned(study: Study) -> tuple[Choice, ...]:
     """Without a pilot every grid point enters as it is, labelled by its point where there are several."""
     return tuple(
-        Choice(machine=machine, workload=workload, policy=variant.policy, settings=(*study.settings, *point),
-               label=_label(variant.label, variant.settings, point, variant.points), time_s=None, loss=math.nan,
-               tried=0, at_edge=())
+        Choice(machine=machine, workload=workload, policy=variant.policy,
+               label=_label(variant.label, variant.settings, point, variant.points),
+               settings=(*study.settings_on(machine), *point), time_s=None, loss=math.nan, tried=0, at_edge=())
         for machine in study.machines
         for workload in study.workloads
         for variant in study.variants

@@ -24,11 +24,9 @@ def print_validation(validation: Validation) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for number, heading in enumerate(content.headings):
         table.add_column(heading, justify="left" if number < 2 else "right", no_wrap=True)
-    label = ""
-    for row in content.rows:
-        if label and row[0] != label:
+    for number, row in enumerate(content.rows):
+        if row[0] and number:
             table.add_section()
-        table.add_row("" if row[0] == label else row[0], *row[1:])
-        label = row[0]
+        table.add_row(*row)
     console.print(table)
     console.print(content.note, soft_wrap=True)

@@ -4,6 +4,21 @@ The public names live in ``hetsgd.models``, ``hetsgd.sim``, ``hetsgd.real`` and 
 names a script or notebook needs most are offered here as well and loaded on first use (PEP 562), so that
 ``import hetsgd`` stays instant and a timing-only simulation never loads torch or the plotting libraries.
 
+In ten lines, a policy on a machine, simulated with real gradients and then trained for real::
+
+    import hetsgd as h
+
+    loaded = h.load_workload("quickstart")
+    plan = h.Plan(
+        machine=h.load_machine("local"), workload=loaded.workload, policy="minibatch",
+        recipe=h.recipe("minibatch", accelerator_batch=256),
+        run=h.RunSettings(stop=h.StopRule(epochs=1), learning_rate=0.1),
+    )
+    simulated = h.simulate(plan, h.ReplayLearner(plan, loaded.data()))
+    trained = h.train(plan, loaded.data())
+    for trace in (simulated, trained.trace):
+        print(h.metrics(trace, plan=plan).last_train)
+
 >>> import hetsgd
 >>> hetsgd.__version__
 '0.1.0'
@@ -16,9 +31,32 @@ from typing import Final
 
 __version__: Final = "0.1.0"
 
-# Public name -> module that defines it. Type checkers do not follow this table: annotate with the name
-# imported from its own module.
-_HOME: Final[dict[str, str]] = {}
+# Public name -> module that defines it (`module:attribute` where its name there is another). Type checkers do not
+# follow this table: annotate with the name imported from its own module.
+_HOME: Final[dict[str, str]] = {
+    "Accelerator": "hetsgd.models.machine",
+    "Dataset": "hetsgd.models.data.dataset",
+    "Link": "hetsgd.models.machine",
+    "LossReference": "hetsgd.models.loss_curve",
+    "Machine": "hetsgd.models.machine",
+    "NoLearner": "hetsgd.models.learner",
+    "Plan": "hetsgd.models.plan",
+    "ReplayLearner": "hetsgd.real.replay",
+    "RunSettings": "hetsgd.models.run",
+    "Socket": "hetsgd.models.machine",
+    "StopRule": "hetsgd.models.run",
+    "Trace": "hetsgd.models.trace",
+    "Workload": "hetsgd.models.workload",
+    "frame": "hetsgd.studies.trace_store",
+    "load_dataset": "hetsgd.models.data.catalogue:load",
+    "load_machine": "hetsgd.models.machine_file",
+    "load_workload": "hetsgd.models.workload_file",
+    "metrics": "hetsgd.models.metrics",
+    "read_run": "hetsgd.studies.record",
+    "recipe": "hetsgd.models.policies",
+    "simulate": "hetsgd.sim",
+    "train": "hetsgd.real",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -26,7 +64,8 @@ def __getattr__(name: str) -> object:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'hetsgd' has no attribute {name!r}")
-    value: object = getattr(import_module(home), name)
+    module, _, attribute = home.partition(":")
+    value: object = getattr(import_module(module), attribute or name)
     globals()[name] = value
     return value
 

@@ -18,7 +18,7 @@ def prediction_figure(points: pd.DataFrame, palette: Mapping[str, Any]) -> Figur
     """
     with themed():
         titles = list(dict.fromkeys(points["metric"]))
-        figure, axes = panels(titles, height=4.0, share_y=False)
+        figure, axes = panels(titles, height=3.3, share_y=False)
         for axis, title in zip(axes, titles, strict=True):
             own = points[points["metric"] == title]
             for label, colour in palette.items():

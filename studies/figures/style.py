@@ -12,8 +12,8 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-PANEL_WIDTH: Final = 5.0
-PANEL_HEIGHT: Final = 3.4
+WIDTH: Final = 10.6
+PANEL_HEIGHT: Final = 3.2
 CLASS_WORDS: Final = {"cpu": "CPU team", "accelerator": "accelerator"}
 _OCHRE: Final = (0.45, 0.4, 0.1)
 CLASS_COLOURS: Final = {"cpu": "#4c72b0", "accelerator": "#dd8452"}
@@ -42,11 +42,14 @@ def colours(labels: Sequence[str]) -> dict[str, Any]:
     return dict(zip(labels, readable, strict=False))
 
 
-def panels(titles: Sequence[str], *, height: float = PANEL_HEIGHT, share_y: bool = True) -> tuple[Figure, list[Axes]]:
-    """A figure with one panel per title, at most three in a row."""
-    columns = min(len(titles), 3)
+def panels(
+    titles: Sequence[str], *, height: float = PANEL_HEIGHT, share_y: bool = True, columns: int = 3
+) -> tuple[Figure, list[Axes]]:
+    """A figure of one width with one panel per title, at most `columns` in a row."""
+    columns = min(len(titles), columns)
     rows = -(-len(titles) // columns)
-    figure = Figure(figsize=(PANEL_WIDTH * columns + 0.4, height * rows))
+    # A lone panel need not be stretched over the whole page.
+    figure = Figure(figsize=(WIDTH if columns > 1 else 0.62 * WIDTH, height * rows + 0.35))
     grid = figure.subplots(rows, columns, squeeze=False, sharey=share_y)
     axes = [grid[index // columns][index % columns] for index in range(len(titles))]
     for index in range(len(titles), rows * columns):

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from hetsgd.studies.figures.style import (
     CLASS_COLOURS,
     CLASS_WORDS,
-    PANEL_HEIGHT,
     legend_below,
     panels,
     themed,
@@ -43,14 +41,16 @@ def share_figure(shares: pd.DataFrame) -> Figure:
 def utilization_figure(busy: pd.DataFrame, palette: Mapping[str, Any]) -> Figure:
     """Computing share over time, a panel per machine and class. Columns panel, kind, policy, t_s, busy."""
     with themed():
-        keys = list(dict.fromkeys(zip(busy["panel"], busy["kind"], strict=True)))
-        figure, axes = panels([f"{panel}: {CLASS_WORDS[kind]}" for panel, kind in keys], height=2.7)
+        machines = list(dict.fromkeys(busy["panel"]))
+        keys = [(panel, kind) for kind in CLASS_WORDS for panel in machines]
+        titles = [f"{panel}: {CLASS_WORDS[kind]}" for panel, kind in keys]
+        figure, axes = panels(titles, height=2.4, columns=min(len(machines), 3))
         seen = [label for label in palette if label in set(busy["policy"])]
         for axis, (panel, kind) in zip(axes, keys, strict=True):
             own = busy[(busy["panel"] == panel) & (busy["kind"] == kind)]
             for label in seen:
                 line = own[own["policy"] == label]
-                axis.plot(line["t_s"], line["busy"], color=palette[label], label=label, linewidth=1.4)
+                axis.plot(line["t_s"], line["busy"], color=palette[label], label=label, linewidth=1.3, alpha=0.9)
             axis.yaxis.set_major_formatter(PercentFormatter(1.0))
             axis.set(xlabel="time of training [s]", ylabel="computing", ylim=(-0.02, 1.05))
             axis.set_xlim(left=0.0)
@@ -87,7 +87,7 @@ def staleness_figure(staleness: pd.DataFrame) -> Figure:
     """
     with themed():
         titles = list(dict.fromkeys(staleness["panel"]))
-        figure, axes = panels(titles, height=max(PANEL_HEIGHT, 1.4 + 0.4 * staleness["policy"].nunique()))
+        figure, axes = panels(titles, height=1.1 + 0.42 * staleness["policy"].nunique())
         for axis, title in zip(axes, titles, strict=True):
             own = staleness[staleness["panel"] == title]
             labels = list(dict.fromkeys(staleness["policy"]))
@@ -97,12 +97,11 @@ def staleness_figure(staleness: pd.DataFrame) -> Figure:
                 axis.hlines(places, rows["p50"], rows["p95"], color=CLASS_COLOURS[kind], linewidth=2, alpha=0.6)
                 axis.scatter(rows["mean"], places, color=CLASS_COLOURS[kind], s=36, label=words, zorder=3)
             axis.set_yticks(range(len(labels)), labels)
+            axis.set_ylim(len(labels) - 0.5, -0.5)
             axis.set_xscale("symlog", linthresh=1)
             axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
             axis.set(xlabel="staleness [updates]: mean, median to 95th percentile")
             axis.set_xlim(left=-0.1)
             axis.grid(visible=False, axis="y")
-        axes[0].invert_yaxis()
         legend_below(figure, axes[0])
-    sns.despine(figure)
     return figure

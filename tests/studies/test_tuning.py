@@ -23,7 +23,7 @@ def variant(label: str, *rates: float) -> Variant:
 
 def test_each_policy_enters_with_its_first_to_the_level_and_edges_are_told() -> None:
     asked = study(variant("a", 0.1, 0.2, 0.4), variant("b", 0.1, 0.2, 0.4), pilot=Pilot(stop=STOP))
-    cases = pilot_cases(asked, asked.pilot or Pilot(stop=STOP))
+    cases = pilot_cases(asked)
     assert len(cases) == 6
     curves = [
         [(0.0, 1.0), (1.0, 0.0)], [(0.0, 1.0), (0.5, 0.0)], [(0.0, 1.0), (0.1, None)],
