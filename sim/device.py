@@ -123,7 +123,7 @@ class Device:
             held.loaded_s = world.env.now
             self.kick()
 
-        self.move(self.down, LOAD, order.id, order.rows * world.plan.workload.row_bytes, done, begun)
+        self.move(self.down, LOAD, order.id, order.rows * world.row_bytes, done, begun)
 
     def kick(self) -> None:
         """Start the next order if there is one and it may start: evaluations first."""
@@ -149,10 +149,8 @@ class Device:
         begun: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         """Transfer bytes through the copy engines."""
-        transfer = Transfer(
-            self.world, path, kind=kind, worker=self.worker, id_=id_, size_bytes=size_bytes, done=done, begun=begun
-        )
-        self.engines.submit(transfer)
+        engines = self.engines
+        engines.submit(Transfer(self.world, engines, path, kind, self.worker, id_, size_bytes, done, begun))
 
     # -- assignments ------------------------------------------------------------------------------------------------
 
@@ -169,7 +167,7 @@ class Device:
             self._read = self._replica_version
             self._pulled()
         else:
-            self.move(self.down, PULL, assign.id, world.plan.workload.model_bytes, self._pulled, self._pull_begun)
+            self.move(self.down, PULL, assign.id, world.model_bytes, self._pulled, self._pull_begun)
 
     def _pull_begun(self) -> None:
         assign = self._current
@@ -196,10 +194,10 @@ class Device:
 
     def _serve(self, shared: Shared, stream: Stream, amount: float) -> None:
         self._serving = (shared, stream)
-        shared.join(stream, amount, self)
+        shared.join(stream, amount, self, self.world.env.now)
         shared.settle()
 
-    def served(self) -> None:
+    def served(self, now_s: float) -> None:
         """A local step or an evaluation is computed."""
         self._serving = None
         order = self._current
@@ -219,7 +217,7 @@ class Device:
         if assign.work.write == "keep":
             self._finish(assign)
         else:
-            self.move(self.up, PUSH, assign.id, world.plan.workload.model_bytes, self._pushed)
+            self.move(self.up, PUSH, assign.id, world.model_bytes, self._pushed)
 
     def _pushed(self) -> None:
         """The replica or gradient is in host memory; a copy-back is the global model now."""

@@ -66,11 +66,14 @@ class _Engine:
         self.world = World(plan, learner, self.recorder, self)
         self.coordinator = Coordinator(recipe=plan.recipe, fleet=fleet, run=plan.run, trace=self.trace)
         self.dispatcher = Dispatcher(self.coordinator)
+        self.may_start = self.coordinator.may_start
         self.plan = plan
         self.learner = learner
         self._message_s = plan.machine.message_s
         self._decision_s = plan.machine.decision_s
         self._busy_until_s = 0.0
+        self._defers = plan.run.evaluation == "deferred"
+        self._timed = plan.run.evaluate_every_s is not None
         self._alarm: simpy.Event | None = None
         self._alarm_s: float | None = None
         self._deaf: set[Seat] = set()
@@ -122,6 +125,9 @@ class _Engine:
         except simpy.core.EmptySchedule:
             waits = "; ".join(f"{seat} waits: {reason}" for seat, reason in self.dispatcher.waits().items())
             raise SimulationError(f"nothing is left to happen at {env.now} s; {waits or 'nobody waits'}") from None
+        except KeyboardInterrupt:
+            # Raised by a progress sink, between two events: what was simulated so far is a result.
+            coordinator.stop("interrupted", env.now, "interrupted")
         return self._close()
 
     def _close(self) -> Trace:
@@ -163,10 +169,6 @@ class _Engine:
 
     # -- what workers report ------------------------------------------------------------------------------------------
 
-    def may_start(self, seat: Seat) -> bool:
-        """Whether the seat may read the model: no merge with its own results is still to land."""
-        return self.coordinator.may_start(seat)
-
     def report(self, result: Result) -> None:
         """An assignment has ended; the coordinator hears of it a message later."""
         if self._message_s:
@@ -183,9 +185,12 @@ class _Engine:
         merges = coordinator.finished(result, self.world.env.now)
         if merges:
             self.merges.submit(merges)
+        self.dispatcher.free(seat)
+        if result.work.write == "in_place":
+            self._turn("finished")
+            return
         worker = self.seats[seat]
         worker.heard()
-        self.dispatcher.free(seat)
         self._turn("finished")
         worker.kick()
 
@@ -220,12 +225,15 @@ class _Engine:
                 ready_s += self._decision_s
                 self._send(seat, order, ready_s - now_s + self._message_s)
             self._busy_until_s = ready_s
-        for snapshot in self.coordinator.snapshots(now_s):
-            loss = self.learner.evaluate(at_s=now_s, epoch=snapshot.epoch, update=self.world.version)
-            self._deferred.append((snapshot, loss))
+        if self._defers:
+            for snapshot in self.coordinator.snapshots(now_s):
+                loss = self.learner.evaluate(at_s=now_s, epoch=snapshot.epoch, update=self.world.version)
+                self._deferred.append((snapshot, loss))
+        self.world.env.over = self.coordinator.done
         self._set_alarm(now_s)
         self._turns += 1
-        if self._progress is not None and not self._turns % _LOOK_EVERY:
+        if not self._turns % _LOOK_EVERY:
+            self.recorder.trim()
             self._tell()
 
     def _send(self, seat: Seat, order: Assign | Evaluate, delay_s: float) -> None:
@@ -242,8 +250,10 @@ class _Engine:
 
     def _set_alarm(self, now_s: float) -> None:
         """Wake up when a waiting seat wants to be asked, or a timed evaluation comes due."""
-        times = (self.dispatcher.wake_s(), self.coordinator.next_evaluation_s())
-        due_s = min((at_s for at_s in times if at_s is not None), default=None)
+        due_s = self.dispatcher.wake_s()
+        if self._timed:
+            next_s = self.coordinator.next_evaluation_s()
+            due_s = next_s if due_s is None or (next_s is not None and next_s < due_s) else due_s
         if due_s is None or due_s == self._alarm_s:
             return
         self._alarm_s = due_s
@@ -256,6 +266,7 @@ class _Engine:
 
     def _deadline(self, _: simpy.Event) -> None:
         self.coordinator.stop(f"{self.plan.run.stop.seconds:g} seconds over", self.world.env.now)
+        self.world.env.over = True
 
     # -- faults -------------------------------------------------------------------------------------------------------
 

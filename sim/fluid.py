@@ -14,11 +14,13 @@ from typing import Protocol
 
 import simpy
 
+from hetsgd.sim.clock import Clock
+
 
 class Job(Protocol):
     """What a capacity serves."""
 
-    def served(self) -> None:
+    def served(self, now_s: float) -> None:
         """The whole amount has been received, now."""
         ...
 
@@ -59,13 +61,13 @@ class Shared:
     `join`, `leave` and `recap` take effect with the next `settle`, which the caller owes at the same time.
     """
 
-    def __init__(self, env: simpy.Environment, capacity: float) -> None:
+    def __init__(self, clock: Clock, capacity: float) -> None:
         self.capacity = capacity
         self.events = 0
-        self._env = env
+        self._clock = clock
         self._active: list[Stream] = []
+        self._count = 0
         self._last_s = 0.0
-        self._changed = False
         self._serving = False
         self._sequence = 0
         self._timer: simpy.Event | None = None
@@ -73,24 +75,37 @@ class Shared:
         self._due_s = math.inf
         self._due: Stream | None = None
 
-    def join(self, stream: Stream, amount: float, job: Job) -> None:
-        """Serve `amount` (> 0 units) to this job, with the others of its stream."""
-        now = self._env.now
-        if now > self._last_s:
-            self._advance(now)
+    def join(self, stream: Stream, amount: float, job: Job, now_s: float) -> None:
+        """Serve `amount` (> 0 units) to this job from now on, with the others of its stream."""
+        if now_s > self._last_s:
+            self._advance(now_s)
         if not stream.count:
             self._active.append(stream)
         stream.count += 1
-        self._changed = True
+        self._count += 1
         self._sequence += 1
         heappush(stream.jobs, (stream.clock + amount, self._sequence, job))
+
+    def join_all(self, stream: Stream, amounts: Sequence[float], jobs: Sequence[Job], now_s: float) -> None:
+        """Serve these amounts to these jobs from now on; the same as joining them one after the other."""
+        if now_s > self._last_s:
+            self._advance(now_s)
+        if not stream.count:
+            self._active.append(stream)
+        count, clock, queue = len(jobs), stream.clock, stream.jobs
+        stream.count += count
+        self._count += count
+        sequence = range(self._sequence + 1, self._sequence + 1 + count)
+        self._sequence += count
+        queue += [(clock + amount, key, job) for amount, key, job in zip(amounts, sequence, jobs, strict=True)]
+        heapify(queue)
 
     def leave(self, stream: Stream, job: Job) -> None:
         """Take a job back before it is served; nothing happens if it is not there."""
         kept = [entry for entry in stream.jobs if entry[2] is not job]
         gone = len(stream.jobs) - len(kept)
         if gone:
-            self._advance(self._env.now)
+            self._advance(self._clock.now)
             heapify(kept)
             stream.jobs = kept
             self._departed(stream, gone)
@@ -98,91 +113,119 @@ class Shared:
     def recap(self, stream: Stream, cap: float) -> None:
         """Change the cap of a stream's jobs from now on."""
         if cap != stream.cap:
-            self._advance(self._env.now)
+            self._advance(self._clock.now)
             stream.cap = cap
-            self._changed = True
 
     def missing(self, stream: Stream, job: Job) -> float:
         """What a job being served still has to receive, now."""
-        self._advance(self._env.now)
+        self._advance(self._clock.now)
         return sum(entry[0] - stream.clock for entry in stream.jobs if entry[2] is job)
 
     def settle(self) -> None:
         """Share out the capacity after joins and departures, and wake up when the next job is done."""
-        if self._serving:
-            return
-        if self._changed:
-            self._share()
-        delay, due = math.inf, None
+        if not self._serving:
+            now_s = self._clock.now
+            self._wake(self._look(now_s), now_s)
+
+    def _look(self, now_s: float) -> float:
+        """Share out the capacity; in how many seconds is the next job done (inf: there is none)?"""
+        if not self._count:
+            self._due, self._due_s = None, math.inf
+            return math.inf
+        fair, least, due = self.capacity / self._count, math.inf, None
         for stream in self._active:
+            if stream.cap < fair:
+                delay, due = self._shared_unevenly()
+                break
+            stream.rate = fair
+            left = stream.jobs[0][0] - stream.clock
+            if left < least:
+                least, due = left, stream
+        else:
+            delay = least / fair  # nobody is content with less than the fair share: all have it
+        self._due = due
+        if delay < 0.0:
+            delay = 0.0
+        # The same sum as the environment forms, so that it equals the time at which a timer fires.
+        self._due_s = now_s + delay
+        return delay
+
+    def _shared_unevenly(self) -> tuple[float, Stream | None]:
+        """Share out by water-filling; returns when the first job is done, and of which stream it is."""
+        active, capacity, asked = self._active, self.capacity, 0.0
+        for stream in active:
+            stream.rate = stream.cap
+            asked += stream.cap * stream.count
+        if asked > capacity:
+            rates = water_fill(capacity, [(stream.cap, stream.count) for stream in active])
+            for stream, rate in zip(active, rates, strict=True):
+                stream.rate = rate
+        delay, due = math.inf, None
+        for stream in active:
             left_s = (stream.jobs[0][0] - stream.clock) / stream.rate
             if left_s < delay:
                 delay, due = left_s, stream
-        self._due = due
-        if due is None:
-            self._due_s = math.inf
-            return
-        if delay < 0.0:
-            delay = 0.0
-        # The same sum as the environment forms, so that it equals the time at which the timer fires.
-        due_s = self._due_s = self._env.now + delay
+        return delay, due
+
+    def _wake(self, delay: float, now_s: float) -> None:
+        """Set a timer, unless one is set that fires no later."""
+        due_s = now_s + delay
         if self._timer_s > due_s:
-            self._arm(delay, due_s)
+            self.events += 1
+            timer = self._timer = simpy.Timeout(self._clock, delay)
+            timer.callbacks.append(self._fire)
+            self._timer_s = due_s
 
-    def _arm(self, delay: float, at_s: float) -> None:
-        self.events += 1
-        timer = self._env.timeout(delay)
-        timer.callbacks.append(self._fire)
-        self._timer, self._timer_s = timer, at_s
-
-    def _advance(self, now: float) -> None:
-        passed = now - self._last_s
+    def _advance(self, now_s: float) -> None:
+        passed = now_s - self._last_s
         if passed > 0.0:
             for stream in self._active:
                 stream.clock += stream.rate * passed
-            self._last_s = now
-
-    def _share(self) -> None:
-        self._changed = False
-        active = self._active
-        if len(active) == 1:
-            stream = active[0]
-            fair = self.capacity / stream.count
-            stream.rate = stream.cap if stream.cap < fair else fair
-        else:
-            rates = water_fill(self.capacity, [(stream.cap, stream.count) for stream in active])
-            for stream, rate in zip(active, rates, strict=True):
-                stream.rate = rate
+            self._last_s = now_s
 
     def _departed(self, stream: Stream, count: int) -> None:
         stream.count -= count
-        self._changed = True
+        self._count -= count
         if not stream.count:
             stream.clock = 0.0
             self._active.remove(stream)
 
     def _fire(self, event: simpy.Event) -> None:
-        """A timer: serve what is due. One that a later change has made void or too early serves nothing."""
+        """A timer: serve what is due, and go on as long as nothing else is to happen before the next job is done.
+
+        A timer that a later change has made void serves nothing; one that is too early is set anew.
+        """
         if event is not self._timer:
             return
         self._timer, self._timer_s = None, math.inf
-        stream, now = self._due, self._env.now
-        if stream is None:
-            return
-        if now < self._due_s:
-            self._advance(now)
-            self.settle()
-            return
-        self._advance(now)
-        jobs = stream.jobs
-        # The job that the timer was set for is done by definition, whatever rounding says.
-        clock = stream.clock = max(jobs[0][0], stream.clock)
-        done = [heappop(jobs)[2]]
-        while jobs and jobs[0][0] <= clock:
-            done.append(heappop(jobs)[2])
-        self._serving = True
-        for job in done:
-            job.served()
-        self._serving = False
-        self._departed(stream, len(done))
-        self.settle()
+        clock, active, now_s = self._clock, self._active, self._clock.now
+        while (stream := self._due) is not None:
+            passed = now_s - self._last_s
+            for other in active:
+                other.clock += other.rate * passed
+            self._last_s = now_s
+            if now_s >= self._due_s:
+                jobs = stream.jobs
+                # The job that the timer was set for is done by definition, whatever rounding says.
+                done = jobs[0][0]
+                if done < stream.clock:
+                    done = stream.clock
+                stream.clock = done
+                self._serving = True
+                count = 0
+                while jobs and jobs[0][0] <= done:
+                    count += 1
+                    heappop(jobs)[2].served(now_s)
+                self._serving = False
+                stream.count -= count
+                self._count -= count
+                if not stream.count:
+                    stream.clock = 0.0
+                    active.remove(stream)
+            delay = self._look(now_s)
+            if not clock.skip_to(self._due_s):
+                break
+            self.events += 1
+            now_s = self._due_s
+        if self._due is not None:
+            self._wake(delay, now_s)

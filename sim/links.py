@@ -25,6 +25,11 @@ class LinkEnd:
         self._taken: list[bool] = []
         self._grow()
 
+    @property
+    def place(self) -> PlaceLog:
+        """The place of a transfer that is alone on it."""
+        return self._slots[0]
+
     def _grow(self) -> None:
         name = self.name if not self._slots else f"{self.name}[{len(self._slots)}]"
         self._slots.append(self._recorder.place(Place(name=name, worker=None, kind="link")))
@@ -38,7 +43,7 @@ class LinkEnd:
     def enter(self) -> int:
         """Take the first free slot."""
         self.active += 1
-        if all(self._taken):
+        if False not in self._taken:
             self._grow()
         slot = self._taken.index(False)
         self._taken[slot] = True
@@ -66,8 +71,16 @@ class Path:
         self.rate = min(end.rate for end in ends)
         self.latency_bytes = latency_s * self.rate
         self.stream = Stream(draws * self.rate)
+        self._private: bool | None = None
         for end in ends:
             end.paths.append(self)
+
+    @property
+    def private(self) -> bool:
+        """Whether no other path shares its links: its rate never changes then (known once all paths are made)."""
+        if self._private is None:
+            self._private = all(len(end.paths) == 1 for end in self.ends)
+        return self._private
 
     def share(self) -> None:
         """Look anew at what the links on the way allow, after a transfer came or went on one of them."""
@@ -86,10 +99,11 @@ class Transfer:
     __slots__ = ("begun", "done", "engines", "id", "kind", "path", "size_bytes", "slots", "start_s", "worker", "world")
 
     def __init__(
-        self, world: World, path: Path, *, kind: int, worker: int, id_: int, size_bytes: int,
+        self, world: World, engines: CopyEngines, path: Path, kind: int, worker: int, id_: int, size_bytes: int,
         done: Callable[[], None], begun: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         self.world = world
+        self.engines = engines
         self.path = path
         self.kind = kind
         self.worker = worker
@@ -97,7 +111,6 @@ class Transfer:
         self.size_bytes = size_bytes
         self.done = done
         self.begun = begun
-        self.engines: CopyEngines | None = None
         self.slots: list[int] = []
         self.start_s = 0.0
 
@@ -108,20 +121,23 @@ class Transfer:
     def start(self) -> None:
         """Begin to move, now."""
         path = self.path
-        self.start_s = self.world.env.now
+        now_s = self.start_s = self.world.env.now
         if self.begun is not None:
             self.begun()
+        amount = path.draws * (self.size_bytes + path.latency_bytes)
+        path.memory.join(path.stream, amount, self, now_s)
+        if path.private:
+            path.memory.settle()
+            return
         self.slots = [end.enter() for end in path.ends]
-        path.memory.join(path.stream, self._amount, self)
         path.share()
         for neighbour in path.neighbours():
             neighbour.share()
 
-    def served(self) -> None:
+    def served(self, now_s: float) -> None:
         """All bytes have arrived."""
-        self._leave(self.size_bytes)
-        if self.engines is not None:
-            self.engines.released(self)
+        self._leave(self.size_bytes, now_s)
+        self.engines.released(self)
         self.done()
 
     def cut(self) -> None:
@@ -129,14 +145,18 @@ class Transfer:
         path = self.path
         missing = path.memory.missing(path.stream, self)
         path.memory.leave(path.stream, self)
-        self._leave(int(max(0.0, (self._amount - missing) / path.draws - path.latency_bytes)))
+        moved_bytes = int(max(0.0, (self._amount - missing) / path.draws - path.latency_bytes))
+        self._leave(moved_bytes, self.world.env.now)
         path.memory.settle()
 
-    def _leave(self, moved_bytes: int) -> None:
-        path, now = self.path, self.world.env.now
+    def _leave(self, moved_bytes: int, now_s: float) -> None:
+        path, span = self.path, self.world.recorder.span
+        if path.private:
+            for end in path.ends:
+                span(self.kind, end.place, self.worker, self.id, self.start_s, now_s, moved_bytes)
+            return
         for end, slot in zip(path.ends, self.slots, strict=True):
-            place = end.exit(slot)
-            self.world.recorder.span(self.kind, place, self.worker, self.id, self.start_s, now, moved_bytes)
+            span(self.kind, end.exit(slot), self.worker, self.id, self.start_s, now_s, moved_bytes)
         for neighbour in path.neighbours():
             neighbour.share()
 
@@ -151,14 +171,18 @@ class CopyEngines:
 
     def submit(self, transfer: Transfer) -> None:
         """Start a transfer, now or when an engine is free."""
-        transfer.engines = self
+        if not self._moving and not self._waiting:
+            self._moving.append(transfer)
+            transfer.start()
+            return
         self._waiting.append(transfer)
         self._pump()
 
     def released(self, transfer: Transfer) -> None:
         """A transfer has ended; the next may start."""
         self._moving.remove(transfer)
-        self._pump()
+        if self._waiting:
+            self._pump()
 
     def drop(self) -> None:
         """Stop all transfers."""

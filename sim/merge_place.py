@@ -38,7 +38,7 @@ class MergePlace:
     @property
     def held_bytes(self) -> int:
         """Gradients and replicas in host memory that were handed in and not merged or dropped."""
-        return len(self._results) * self._world.plan.workload.model_bytes
+        return len(self._results) * self._world.model_bytes
 
     def hold(self, result: Result) -> None:
         """A gradient or replica was handed in; a merge may name it."""
@@ -67,7 +67,7 @@ class MergePlace:
 
     def _plan(self, merge: Merge) -> list[Step]:
         """Fetch kept replicas from accelerators, merge, send back what the merge changed on them."""
-        model_bytes = self._world.plan.workload.model_bytes
+        model_bytes = self._world.model_bytes
         devices = [
             worker
             for result in (self._results[key] for key in merge.inputs)
@@ -84,7 +84,7 @@ class MergePlace:
 
     def _moved(self, device: Device, merge: Merge, *, up: bool) -> Step:
         path, kind = (device.up, PUSH) if up else (device.down, PULL)
-        size_bytes = self._world.plan.workload.model_bytes
+        size_bytes = self._world.model_bytes
 
         def move() -> None:
             if device.alive:
@@ -101,10 +101,10 @@ class MergePlace:
 
     def _work(self) -> None:
         memory = self._world.home_memory
-        memory.join(self._world.host_copy, float(self._bytes), self)
+        memory.join(self._world.host_copy, float(self._bytes), self, self._world.env.now)
         memory.settle()
 
-    def served(self) -> None:
+    def served(self, now_s: float) -> None:
         """The work in host memory is done."""
         self._advance()
 

@@ -8,21 +8,28 @@ _BLOCK = 512
 
 
 class ServiceNoise:
-    """Factors of the services of one place, in the order of its services, whatever happens elsewhere."""
+    """Factors of the services of one place, in the order of its services, whatever happens elsewhere.
 
-    __slots__ = ("_block", "_mean", "_rng", "_sigma")
+    `factors` holds the next ones, last first; who takes one pops it, and calls `refill` when there is none.
+    """
+
+    __slots__ = ("_mean", "_rng", "_sigma", "factors")
 
     def __init__(self, seed: int, place: str, sigma: float) -> None:
         self._sigma = sigma
         # exp(N(m, s^2)) has mean exp(m + s^2 / 2).
         self._mean = -0.5 * sigma * sigma
         self._rng = stream(seed, "noise", place)
-        self._block: list[float] = []
+        self.factors: list[float] = []
+
+    def refill(self) -> list[float]:
+        """`factors` with the next block: each > 0, 1 on average, all 1 without noise."""
+        if self._sigma:
+            self.factors += self._rng.lognormal(self._mean, self._sigma, _BLOCK)[::-1].tolist()
+        else:
+            self.factors += [1.0] * _BLOCK
+        return self.factors
 
     def draw(self) -> float:
-        """The next factor: > 0, 1 on average, 1 always without noise."""
-        if not self._sigma:
-            return 1.0
-        if not self._block:
-            self._block = self._rng.lognormal(self._mean, self._sigma, _BLOCK)[::-1].tolist()
-        return self._block.pop()
+        """The next factor."""
+        return (self.factors or self.refill()).pop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 
 from hetsgd.models.policy import Kind
 from hetsgd.models.trace import SPAN_CODE, SPAN_KINDS, Place, Trace
@@ -29,9 +29,9 @@ class Recorder:
         self.trace = trace
         self.overwritten = 0
         self.flops: dict[Kind, float] = {"cpu": 0.0, "accelerator": 0.0}
-        self.updates: dict[Kind, int] = {"cpu": 0, "accelerator": 0}
-        self.staleness: dict[Kind, Counter[int]] = {"cpu": Counter(), "accelerator": Counter()}
-        self._full = trace.level == "full"
+        self.staleness: dict[Kind, defaultdict[int, int]] = {"cpu": defaultdict(int), "accelerator": defaultdict(int)}
+        self._add_span = trace.spans.buffer.append
+        self._add_update = trace.updates.buffer.append
         self._places: list[PlaceLog] = []
 
     def place(self, place: Place) -> PlaceLog:
@@ -47,17 +47,19 @@ class Recorder:
         """Record that a place was busy for a worker (its code) with an assignment, merge or evaluation."""
         place.busy_s[kind] += end_s - start_s
         place.bytes += size_bytes
-        if self._full:
-            self.trace.spans.add((kind, place.code, worker, id_, start_s, end_s, size_bytes))
+        self._add_span((kind, place.code, worker, id_, start_s, end_s, size_bytes))
 
     def update(
         self, kind: Kind, version: int, read: int, at_s: float, worker: int, lane: int, id_: int, rows: int
     ) -> None:
-        """Record an in-place update: version written, version read."""
-        self.updates[kind] += 1
+        """Record an in-place update: version written, version read. Lanes do the same by themselves."""
         self.staleness[kind][version - 1 - read] += 1
-        if self._full:
-            self.trace.updates.add((version, read, at_s, worker, lane, id_, -1, rows))
+        self._add_update((version, read, at_s, worker, lane, id_, -1, rows))
+
+    def trim(self) -> None:
+        """Keep the buffers short that lanes write into; to be called now and then."""
+        self.trace.spans.trim()
+        self.trace.updates.trim()
 
     def memory(self, tier: str, size_bytes: int) -> None:
         """Record what a memory holds: the high-water mark is kept."""
@@ -67,6 +69,7 @@ class Recorder:
 
     def close(self) -> None:
         """Add the sums of the run to the totals of the trace. Called once, last."""
+        self.trim()
         totals = self.trace.totals
         for place in self._places:
             for code, span in enumerate(SPAN_KINDS):
@@ -74,10 +77,10 @@ class Recorder:
                     totals.busy_s[place.name, span] += place.busy_s[code]
             if place.bytes:
                 totals.bytes[place.name] += place.bytes
-        for kind, count in self.updates.items():
-            if count:
-                totals.updates[kind] += count
-                totals.staleness[kind].update(self.staleness[kind])
+        for kind, histogram in self.staleness.items():
+            if histogram:
+                totals.updates[kind] += sum(histogram.values())
+                totals.staleness[kind].update(histogram)
         for kind, flops in self.flops.items():
             if flops:
                 totals.flops[kind] += flops

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hetsgd.models.cost import Load, lane_forward, lane_socket, lane_step, lanes_per_socket, weights_tier
-from hetsgd.models.policy import Assign, Evaluate, Loss, Result, Seat, Write
+from hetsgd.models.policy import Assign, Evaluate, Loss, Result, Seat, Work, Write
 from hetsgd.models.trace import Place
-from hetsgd.sim.fluid import Shared, Stream
+from hetsgd.sim.fluid import Stream
 from hetsgd.sim.noise import ServiceNoise
 from hetsgd.sim.record import COMPUTE, EVALUATE, PULL
 from hetsgd.sim.world import World
+
+_NOTHING = Assign(id=-1, seat=Seat(""), epoch=0, start=0, stop=0, lanes=1, work=Work(batch=1, rate=0.0))
 
 
 class SocketCosts:
@@ -48,91 +50,83 @@ class SocketCosts:
     def _served(self, load: Load) -> tuple[Stream, float]:
         if self.shared is self._world.unshared:
             return self._world.seconds, load.alone_s
-        return Stream(load.dram_bytes / load.alone_s), load.dram_bytes
+        return self._world.stream(self.shared, load.dram_bytes / load.alone_s), load.dram_bytes
 
 
 class Lane:
-    """One core of the team: does its pieces of an assignment one after the other."""
+    """One core of the team: does its pieces of the team's assignment one after the other.
+
+    The hot path of the simulator: what is common to the lanes is looked up on the team, and figures are written
+    straight into the trace's tables.
+    """
 
     __slots__ = (
-        "_amount", "_assign", "_costs", "_first", "_gradient", "_id", "_in_place", "_learner", "_noise", "_position",
-        "_read", "_rows", "_start_s", "_step", "_stream", "_stride", "_team", "_world", "index", "place", "running",
-        "worker",
+        "_team", "_world", "costs", "first", "index", "noise", "place", "position", "read", "rows", "running",
+        "shared", "step", "stream",
     )  # fmt: skip
 
     def __init__(self, world: World, team: CpuTeam, index: int, costs: SocketCosts) -> None:
-        name = f"{team.seat.worker}[{index}]"
+        name, recorder = f"{team.seat.worker}[{index}]", world.recorder
         self._world = world
         self._team = team
-        self._costs = costs
-        self._learner = world.learner
-        self._noise = ServiceNoise(world.plan.run.seed, name, world.machine.noise.cpu_sigma)
+        self.costs = costs
+        self.shared = costs.shared
         self.index = index
-        self.worker = world.recorder.trace.code(team.seat.worker)
-        self.place = world.recorder.place(Place(name=name, worker=team.seat.worker, kind="cpu", cpus=1))
+        self.noise = ServiceNoise(world.plan.run.seed, name, world.machine.noise.cpu_sigma)
+        self.place = recorder.place(Place(name=name, worker=team.seat.worker, kind="cpu", cpus=1))
         self.running = False
+        self.stream = world.seconds
+        self.position = 0
+        self.step = self.rows = self.first = self.read = 0
 
-    @property
-    def shared(self) -> Shared:
-        """The capacity that the lane's steps draw on."""
-        return self._costs.shared
-
-    def begin(self, assign: Assign, position: int, now_s: float) -> None:
-        """Start the pieces of an assignment's lane `position`, of which there is at least one."""
-        work = assign.work
-        self._assign = assign
-        self._position = position
-        self._gradient = work.write == "gradient"
-        self._in_place = work.write == "in_place"
-        self._stride = work.batch * assign.lanes
-        self._step = 0
-        self._start_s = now_s
-        self.running = True
-        self._piece(assign.start + position * work.batch)
-
-    def _piece(self, first: int) -> None:
-        """Start the piece whose first row is at this position."""
-        assign = self._assign
-        batch, left = assign.work.batch, assign.stop - first
-        self._first = first
-        self._rows = rows = batch if batch < left else left
-        self._read = self._world.version
-        self._learner.start(assign, self._position, self._step)
-        stream, amount = self._costs.step(rows, self._gradient)
-        self._stream = stream
-        self._costs.shared.join(stream, amount * self._noise.draw(), self)
-
-    def served(self) -> None:
+    def served(self, now_s: float) -> None:
         """A piece is computed: it takes effect, and the next one starts."""
-        world, assign = self._world, self._assign
-        self._learner.finish(assign, self._position, self._step)
-        now_s = world.env.now
-        if self._in_place:
-            version = world.version = world.version + 1
-            self._team.wrote = version
-            world.recorder.update("cpu", version, self._read, now_s, self.worker, self.index, assign.id, self._rows)
-        first = self._first + self._stride
-        if first < assign.stop:
-            self._step += 1
-            self._piece(first)
+        team, world = self._team, self._world
+        assign, index = team.assign, self.index
+        team.learner.finish(assign, self.position, self.step)
+        if team.in_place:
+            read, version = self.read, world.version + 1
+            world.version = team.wrote = version
+            team.staleness[version - 1 - read] += 1
+            team.add_update((version, read, now_s, team.code, index, assign.id, -1, self.rows))
+        first = self.first + team.stride
+        if first < team.stop:
+            self._next(assign, first, now_s)
             return
+        place, start_s = self.place, team.begun_s
         self.running = False
-        world.recorder.span(COMPUTE, self.place, self.worker, assign.id, self._start_s, now_s)
-        self._team.lane_done()
+        place.busy_s[COMPUTE] += now_s - start_s
+        team.add_span((COMPUTE, place.code, team.code, assign.id, start_s, now_s, 0))
+        team.open -= 1
+        if not team.open:
+            team.finish()
 
-    def cut(self) -> None:
+    def _next(self, assign: Assign, first: int, now_s: float) -> None:
+        """Start the next piece, whose first row is at this position."""
+        team = self._team
+        batch, left = assign.work.batch, team.stop - first
+        self.step += 1
+        self.first = first
+        self.rows = rows = batch if batch < left else left
+        self.read = self._world.version
+        team.learner.start(assign, self.position, self.step)
+        self.stream, amount = self.costs.step(rows, team.gradient)
+        self.shared.join(self.stream, amount * (self.noise.factors or self.noise.refill()).pop(), self, now_s)
+
+    def cut(self, now_s: float) -> None:
         """Stop at once; the time until now counts as computing."""
         if self.running:
+            team, start_s = self._team, self._team.begun_s
             self.running = False
-            self._costs.shared.leave(self._stream, self)
-            now_s = self._world.env.now
-            self._world.recorder.span(COMPUTE, self.place, self.worker, self._assign.id, self._start_s, now_s)
+            self.shared.leave(self.stream, self)
+            self._world.recorder.span(COMPUTE, self.place, team.code, team.assign.id, start_s, now_s)
 
     def forward(self, rows: int, order: Evaluate) -> Forward:
         """Start computing the loss over `rows` rows."""
-        stream, amount = self._costs.forward(rows)
-        job = Forward(self, self._team, order, stream, self._world.env.now)
-        self._costs.shared.join(stream, amount, job)
+        stream, amount = self.costs.forward(rows)
+        now_s = self._world.env.now
+        job = Forward(self, self._team, order, stream, now_s)
+        self.shared.join(stream, amount, job, now_s)
         return job
 
 
@@ -146,7 +140,7 @@ class Forward:
         self._stream = stream
         self._start_s = start_s
 
-    def served(self) -> None:
+    def served(self, now_s: float) -> None:
         """The part is done."""
         self._close()
         self._team.forward_done(self)
@@ -157,8 +151,17 @@ class Forward:
         self._close()
 
     def _close(self) -> None:
-        lane, world = self._lane, self._team.world
-        world.recorder.span(EVALUATE, lane.place, lane.worker, self._order.id, self._start_s, world.env.now)
+        lane, team = self._lane, self._team
+        now_s = team.world.env.now
+        team.world.recorder.span(EVALUATE, lane.place, team.code, self._order.id, self._start_s, now_s)
+
+
+def _by_costs(lanes: Sequence[Lane]) -> list[tuple[SocketCosts, list[Lane]]]:
+    """The lanes of each socket, in order."""
+    return [
+        (costs, [lane for lane in lanes if lane.costs is costs])
+        for costs in dict.fromkeys(lane.costs for lane in lanes)
+    ]
 
 
 class CpuTeam:
@@ -167,15 +170,23 @@ class CpuTeam:
     def __init__(self, world: World, seat: Seat, lanes: Sequence[int], costs: Sequence[SocketCosts]) -> None:
         self.world = world
         self.seat = seat
-        self.wrote = 0
+        self.learner = world.learner
+        self.code = world.recorder.trace.code(seat.worker)
+        self.add_span = world.recorder.trace.spans.buffer.append
+        self.add_update = world.recorder.trace.updates.buffer.append
+        self.staleness = world.recorder.staleness["cpu"]
+        # What lanes look up of the assignment that they compute; `open` of them still do.
+        self.assign: Assign = _NOTHING
+        self.in_place = self.gradient = False
+        self.stride = self.stop = self.open = self.wrote = 0
+        self.begun_s = 0.0
         self._lanes = [Lane(world, self, index, costs[lane_socket(world.machine, index)]) for index in lanes]
-        self._shared = list(dict.fromkeys(lane.shared for lane in self._lanes))
+        self._groups = _by_costs(self._lanes)
         self._queue: deque[Assign] = deque()
         self._evaluations: deque[Evaluate] = deque()
         self._current: Assign | Evaluate | None = None
         self._forwards: list[Forward] = []
         self._loss: Loss | None = None
-        self._open = 0
         self._read = 0
         self._start_s = 0.0
         self._pulling = False
@@ -235,41 +246,72 @@ class CpuTeam:
         if work.write == "keep":
             self._replica_version = self._read
         self._pulling = True
-        world.home_memory.join(world.host_copy, 2.0 * world.plan.workload.model_bytes, self)
+        world.home_memory.join(world.host_copy, 2.0 * world.model_bytes, self, self._start_s)
         world.home_memory.settle()
 
-    def served(self) -> None:
+    def served(self, now_s: float) -> None:
         """The team's replica is a copy of the global model now."""
-        self._close_pull(self.world.plan.workload.model_bytes)
+        self._close_pull(self.world.model_bytes)
         self._compute()
 
     def _close_pull(self, size_bytes: int) -> None:
         lane, now_s = self._lanes[0], self.world.env.now
         self._pulling = False
         if isinstance(self._current, Assign):
-            self.world.recorder.span(PULL, lane.place, lane.worker, self._current.id, self._start_s, now_s, size_bytes)
+            self.world.recorder.span(PULL, lane.place, self.code, self._current.id, self._start_s, now_s, size_bytes)
 
     def _compute(self) -> None:
+        """Start the first piece of every lane that has one; all but the last have a whole batch."""
         assign = self._current
         if not isinstance(assign, Assign):
             return
-        now_s, lanes = self.world.env.now, self._lanes
-        self._open = count = min(assign.pieces, len(lanes))
-        for position in range(count):
-            lanes[position].begin(assign, position, now_s)
-        for shared in self._shared:
-            shared.settle()
+        world, work, lanes = self.world, assign.work, self._lanes
+        batch, now_s, version = work.batch, world.env.now, world.version
+        self.assign = assign
+        self.in_place = work.write == "in_place"
+        self.gradient = work.write == "gradient"
+        self.stride = batch * assign.lanes
+        self.stop = assign.stop
+        self.begun_s = now_s
+        self.open = count = min(assign.pieces, len(lanes))
+        whole = min(count, assign.rows // batch)
+        first, start = assign.start, self.learner.start
+        for position, lane in enumerate(lanes if count == len(lanes) else lanes[:count]):
+            lane.position = position
+            lane.step = 0
+            lane.first = first
+            lane.rows = batch
+            lane.read = version
+            lane.running = True
+            start(assign, position, 0)
+            first += batch
+        for costs, members in self._groups:
+            self._join(
+                costs,
+                members
+                if whole == len(lanes)
+                else [lane for lane in members if lane.position < whole and lane.running],
+                batch,
+                now_s,
+            )
+        if whole < count:
+            lanes[whole].rows = assign.stop - lanes[whole].first
+            self._join(lanes[whole].costs, lanes[whole : whole + 1], lanes[whole].rows, now_s)
+        for costs, _ in self._groups:
+            costs.shared.settle()
 
-    def lane_done(self) -> None:
-        """A lane has done its pieces."""
-        self._open -= 1
-        if not self._open:
-            self._finish()
+    def _join(self, costs: SocketCosts, lanes: list[Lane], rows: int, now_s: float) -> None:
+        """Start a piece of so many rows on these lanes of one socket."""
+        stream, amount = costs.step(rows, self.gradient)
+        amounts = []
+        for lane in lanes:
+            lane.stream = stream
+            amounts.append(amount * (lane.noise.factors or lane.noise.refill()).pop())
+        costs.shared.join_all(stream, amounts, lanes, now_s)
 
-    def _finish(self) -> None:
-        world, assign = self.world, self._current
-        if not isinstance(assign, Assign):
-            return
+    def finish(self) -> None:
+        """The last lane has done its pieces."""
+        world, assign = self.world, self.assign
         self._current = None
         in_place, pieces, rows = assign.work.write == "in_place", assign.pieces, assign.rows
         world.recorder.flops["cpu"] += world.flops_per_row * rows
@@ -300,8 +342,8 @@ class CpuTeam:
         rows, lanes = workload.rows + workload.test_rows, len(self._lanes)
         parts = [rows // lanes + (index < rows % lanes) for index in range(lanes)]
         self._forwards = [lane.forward(part, order) for lane, part in zip(self._lanes, parts, strict=True) if part]
-        for shared in self._shared:
-            shared.settle()
+        for costs, _ in self._groups:
+            costs.shared.settle()
 
     def forward_done(self, part: Forward) -> None:
         """A lane has done its part of the evaluation."""
@@ -322,14 +364,14 @@ class CpuTeam:
             missing = world.home_memory.missing(world.host_copy, self)
             world.home_memory.leave(world.host_copy, self)
             world.home_memory.settle()
-            self._close_pull(int(world.plan.workload.model_bytes - missing / 2.0))
+            self._close_pull(int(world.model_bytes - missing / 2.0))
         for lane in self._lanes:
-            lane.cut()
+            lane.cut(self.world.env.now)
         for part in self._forwards:
             part.cut()
         self._forwards = []
-        for shared in self._shared:
-            shared.settle()
+        for costs, _ in self._groups:
+            costs.shared.settle()
         self._queue.clear()
         self._evaluations.clear()
         self._current = self._loss = None
@@ -338,4 +380,5 @@ class CpuTeam:
     def lose(self, lane: int) -> int:
         """One lane (-1: all) of the team, which has stopped, is gone for good; returns how many are left."""
         self._lanes = [other for other in self._lanes if lane >= 0 and other.index != lane]
+        self._groups = _by_costs(self._lanes)
         return len(self._lanes)

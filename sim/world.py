@@ -11,6 +11,7 @@ from hetsgd.models.learner import Learner
 from hetsgd.models.machine import Machine, Socket
 from hetsgd.models.plan import Plan
 from hetsgd.models.policy import Evaluate, Loss, Merge, Result, Seat
+from hetsgd.sim.clock import Clock
 from hetsgd.sim.fluid import Shared, Stream
 from hetsgd.sim.record import Recorder
 
@@ -18,8 +19,9 @@ from hetsgd.sim.record import Recorder
 class Desk(Protocol):
     """Where workers and the merge place report to: the engine."""
 
-    def may_start(self, seat: Seat) -> bool:
-        """Whether the seat may read the model: no merge with its own results is still to land."""
+    @property
+    def may_start(self) -> Callable[[Seat], bool]:
+        """Whether a seat may read the model: no merge with its own results is still to land."""
         ...
 
     def report(self, result: Result) -> None:
@@ -39,7 +41,7 @@ class World:
     """The run's clock, its shared capacities and the version of the global model."""
 
     def __init__(self, plan: Plan, learner: Learner, recorder: Recorder, desk: Desk) -> None:
-        self.env = simpy.Environment()
+        self.env = Clock()
         self.plan = plan
         self.learner = learner
         self.recorder = recorder
@@ -51,9 +53,12 @@ class World:
         # Work that draws on nothing shared: each job takes its own time.
         self.unshared = Shared(self.env, float("inf"))
         self.seconds = Stream(1.0)
+        self._streams: dict[tuple[Shared, float], Stream] = {}
         self.home: Socket = machine.sockets[0]
         self.host_copy = Stream(self.home.core_bandwidth_bytes_per_s)
         self.flops_per_row = plan.workload.step_flops(1)
+        self.row_bytes = plan.workload.row_bytes
+        self.model_bytes = plan.workload.model_bytes
 
     @property
     def machine(self) -> Machine:
@@ -68,9 +73,16 @@ class World:
     def after(self, delay_s: float, action: Callable[[simpy.Event], None]) -> simpy.Event:
         """Do something in `delay_s` seconds; the event is handed to it."""
         self.timers += 1
-        event = self.env.timeout(delay_s)
+        event = simpy.Timeout(self.env, delay_s)
         event.callbacks.append(action)
         return event
+
+    def stream(self, shared: Shared, cap: float) -> Stream:
+        """The stream of all jobs with this cap on a capacity: equal jobs are served together."""
+        known = self._streams.get((shared, cap))
+        if known is None:
+            known = self._streams[shared, cap] = Stream(cap)
+        return known
 
     @property
     def events(self) -> int:
