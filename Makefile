@@ -59,7 +59,7 @@ lint: .venv  ## the checks of `check` that read the sources only
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
-	$(BIN)/mypy --strict src tests
+	$(BIN)/mypy --strict src tests benchmarks
 
 wheel-check: .venv  ## build the wheel and smoke-test it in a clean environment
 	$(BIN)/python tests/packaging/wheel_check.py
