@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from hetsgd.models.policy import WRITES
-from hetsgd.models.trace import FATES, Array, Trace
+from hetsgd.models.trace import FATES, SPAN_CODE, Array, Trace
 
 
 def violations(trace: Trace, rows: int) -> list[str]:
@@ -100,19 +100,21 @@ def _versions_rise(trace: Trace) -> list[str]:
 
 
 def _reads_own_updates(trace: Trace) -> list[str]:
-    """No seat starts work between the decision to merge a result of its own and the end of that merge."""
-    assigned, results = trace["assignments"], trace["results"]
+    """No seat computes between the decision to merge a result of its own and the end of that merge."""
+    assigned, spans = trace["assignments"], trace["spans"]
     seats = dict(zip(assigned["id"].tolist(), assigned[["worker_text", "lane"]].tolist(), strict=True))
     starts: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
-    for id_, start_s in results[["id", "start_s"]].tolist():
+    for id_, start_s in spans[spans["kind"] == SPAN_CODE["compute"]][["id", "start_s"]].tolist():
         starts[seats[id_]].append((start_s, id_))
     for times in starts.values():
         times.sort()
-    spans = {row["id"]: (row["decided_s"], math.inf if math.isnan(row["end_s"]) else row["end_s"])
-             for row in trace["merges"]}  # fmt: skip
+    ends = np.nan_to_num(trace["merges"]["end_s"], nan=np.inf).tolist()  # nan: it had not landed at the stop
+    under_way = dict(
+        zip(trace["merges"]["id"].tolist(), zip(trace["merges"]["decided_s"].tolist(), ends, strict=True), strict=True)
+    )
     found = []
     for merge, id_ in trace["merge_inputs"][["merge", "id"]].tolist():
-        decided_s, end_s = spans[merge]
+        decided_s, end_s = under_way[merge]
         times = starts[seats[id_]]
         late = bisect_right(times, (decided_s, math.inf))
         if late < len(times) and times[late][0] < end_s:

@@ -167,6 +167,7 @@ class _Engine:
 
     def finished(self, assign: Assign, read: int, start_s: float) -> None:
         updates, wrote = 0, read
+        self.trace.span("compute", str(assign.seat), assign.seat.worker, assign.id, start_s, self.now_s)
         if assign.work.write == "in_place":
             accelerator = self.coordinator.fleet.member(assign.seat.worker).kind == "accelerator"
             updates = 1 if accelerator else assign.pieces

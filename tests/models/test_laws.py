@@ -23,11 +23,8 @@ def sound() -> Trace:
     run = RunSettings(stop=StopRule(epochs=2), lookahead=1)
     trace = rehearse(made, fleet, run, np.random.default_rng(3), [Kill(at_s=1.1, seat=Seat("b"))])
     assert {FATES[code] for code in trace["fates"]["fate"].tolist()} == {"merged", "discarded", "lost"}
-    trace.place(Place(name="a", worker="a", kind="accelerator"))
     trace.place(Place(name="pcie:down", worker=None, kind="link"))
-    for place in ("a", "pcie:down"):
-        trace.span("compute", place, "a", 0, 0.0, 1.0)
-        trace.span("compute", place, "a", 1, 1.0, 2.0)
+    trace.span("pull", "pcie:down", "a", 0, 0.0, 1.0)
     trace.span("pull", "pcie:down", "a", 1, 0.5, 2.0)  # transfers share a link
     return trace
 
@@ -65,11 +62,12 @@ def call_it_in_place(trace: Trace) -> None:
 
 
 def overlap(trace: Trace) -> None:
-    trace.span("compute", "a", "a", 2, 1.5, 3.0)
+    start_s = trace["spans"]["start_s"][trace["spans"]["place_text"] == trace.code("a")][1]
+    trace.span("wait", "a", "a", 2, start_s - 0.1, start_s + 0.1)
 
 
 def run_backwards(trace: Trace) -> None:
-    trace.span("compute", "a", "a", 2, 4.0, 3.0)
+    trace.span("wait", "a", "a", 2, 1e3, 999.0)
 
 
 def write_a_version_twice(trace: Trace) -> None:
@@ -95,7 +93,8 @@ def read_before_ones_own_update(trace: Trace) -> None:
     owner = int(inputs["id"][inputs["merge"] == slow["id"]][0])
     worker = trace["assignments"]["worker_text"][trace["assignments"]["id"] == owner]
     later = trace["assignments"]["id"][(trace["assignments"]["worker_text"] == worker)][-1]
-    trace["results"]["start_s"][trace["results"]["id"] == later] = (slow["decided_s"] + slow["end_s"]) / 2
+    computes = trace["spans"]["id"] == later
+    trace["spans"]["start_s"][computes] = (slow["decided_s"] + slow["end_s"]) / 2
 
 
 @pytest.mark.parametrize(
