@@ -247,7 +247,7 @@ class Accelerator:
         total = NOTHING
         for low in range(start, stop, _EVALUATED_ROWS):
             high = min(low + _EVALUATED_ROWS, stop)
-            x_BF, y_B = x_NF[low:high].to(self._device), y_N[low:high].to(self._device)
+            x_BF, y_B = (part[low:high].to(self._device, copy=True) for part in (x_NF, y_N))
             part = sum_rows(
                 self._network, self._replica, x_BF, y_B, lambda: self._child.halted(order.serial, _now())
             )  # fmt: skip

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ from hetsgd.real.slots import Slots
 from hetsgd.real.station import Station, send_parts
 
 _NEVER: Final = float("inf")
+_LOOK_S: Final = 0.5
+_GRACE_S: Final = 3.0
 
 
 class ChildLost(RuntimeError):
@@ -131,7 +134,7 @@ class Workforce:
 
     def get_ready(self) -> None:
         """Wait until every child has loaded what it needs."""
-        self._collect(ReportKind.READY, 0, self.children.all)
+        self._collect(ReportKind.READY, 0, self.children.all, self._interrupted)
 
     def start_clock(self) -> None:
         """Tell the children that what they do counts from now on."""
@@ -152,7 +155,7 @@ class Workforce:
             for child in self.stations[assign.seat].children:
                 child.send(order)
                 told.append(child)
-        self._collect(ReportKind.WARMED, serial, told)
+        self._collect(ReportKind.WARMED, serial, told, self._interrupted)
 
     def evaluate(self, parameters: NDArray[Any], *, at_s: float, epoch: int, update: int, patience: int = 0) -> Loss:
         """The loss of a model, computed by all children together; a child that dies is done without.
@@ -167,46 +170,61 @@ class Workforce:
                 raise ChildLost("train: no child process is left to compute a loss")
             send_parts(told, self.rows, order)
             try:
-                reports = self._collect(ReportKind.LOSS, order.serial, told, patience)
+                reports = self._collect(
+                    ReportKind.LOSS, order.serial, told, lambda: len(self._interrupts.received) > patience
+                )
             except ChildLost:
                 continue
             return loss_of(reports, at_s=at_s, end_s=at_s, epoch=epoch, update=update)
 
     def finish(self) -> dict[int, float]:
-        """Stop the children's clock: processor seconds since the start, by child; a dead one has none."""
+        """Stop the children's clock: processor seconds since the start, by child; a dead one has none.
+
+        They end the piece at hand first. Whoever interrupts a second time does not wait for that much longer.
+        """
         self.set_deadline(0.0)
-        serial = self.serial()
+        serial, first_s = self.serial(), time.monotonic()
         for child in self.children.live:
             child.send(Order(kind=OrderKind.FINISH, serial=serial))
+
+        def impatient() -> bool:
+            return len(self._interrupts.received) > 1 and time.monotonic() > first_s + _GRACE_S
+
         while True:
             told = self.children.live
             try:
-                reports = self._collect(ReportKind.FINISHED, serial, told, patience=None)
+                reports = self._collect(ReportKind.FINISHED, serial, told, impatient)
             except ChildLost:
                 continue
+            except Interrupted:
+                return {index: report.value for (_, _, index), report in self._reports.items()}
             self.set_deadline(None)
             return {child.setup.index: report.value for child, report in zip(told, reports, strict=True)}
 
     def _collect(
-        self, kind: ReportKind, serial: int, children: Sequence[ChildProcess], patience: int | None = 0
+        self, kind: ReportKind, serial: int, children: Sequence[ChildProcess], give_up: Callable[[], bool]
     ) -> list[Report]:
         """One report of this kind from each child, in their order; other reports are dropped.
 
-        Raises ChildLost when one of them is gone, Interrupted at more than `patience` interrupts (None: never).
+        Raises ChildLost when one of them is gone, Interrupted when `give_up` says so.
         """
+        self._reports = {key: report for key, report in self._reports.items() if key[:2] == (kind, serial)}
         while True:
             for child in children:
                 if not child.alive:
                     raise ChildLost(f"train: {self._deaths[child.setup.index]}")
             if all((kind, serial, child.setup.index) in self._reports for child in children):
                 return [self._reports.pop((kind, serial, child.setup.index)) for child in children]
-            if patience is not None and len(self._interrupts.received) > patience:
+            if give_up():
                 raise Interrupted
-            for child in self.children.select(None):
+            for child in self.children.select(_LOOK_S):
                 reports = child.receive()
                 if reports is None:
                     self.bury(child)
                     self.stations[child.seat].children.remove(child)
                 for report in reports or ():
-                    if report.kind == kind:
-                        self._reports[kind, report.serial, child.setup.index] = report
+                    if (report.kind, report.serial) == (kind, serial):
+                        self._reports[kind, serial, child.setup.index] = report
+
+    def _interrupted(self) -> bool:
+        return bool(self._interrupts.received)

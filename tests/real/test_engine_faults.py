@@ -16,7 +16,7 @@ from hetsgd.models.run import Progress, StopRule
 from hetsgd.models.trace import Trace
 from hetsgd.real import train
 from hetsgd.real.workforce import ChildLost
-from tests.real.conftest import Bench
+from tests.real.small_runs import Bench
 
 pytestmark = pytest.mark.usefixtures("watchdog")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hetsgd.models.policies import POLICIES
-from tests.real.conftest import Bench
+from tests.real.small_runs import Bench
 
 pytestmark = pytest.mark.usefixtures("watchdog")
 

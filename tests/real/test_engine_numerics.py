@@ -19,7 +19,7 @@ from hetsgd.models.policy import Fleet, Kind, LaneMode, Merge, Read, Result, Rul
 from hetsgd.models.run import StopRule
 from hetsgd.models.streams import row_order
 from hetsgd.models.workload import Workload
-from tests.real.conftest import Bench
+from tests.real.small_runs import Bench
 
 pytestmark = pytest.mark.usefixtures("watchdog")
 
