@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hetsgd.studies.campaign import StudyResult
+from hetsgd.studies.interval import percent
 from hetsgd.studies.results import Panel
 
 
@@ -28,7 +29,7 @@ def not_established(result: StudyResult) -> list[str]:
 def _limits(result: StudyResult) -> Iterator[str]:
     study, level = result.study, result.study.level
     yield (
-        f"First means: first to {level:.0%} of the way from the initial training loss to the lowest that any run "
+        f"First means: first to {percent(level)} of the way from the initial training loss to the lowest that any run "
         "here reached on that machine. It says nothing about the test loss, nor about the loss after longer training."
     )
     yield (
@@ -51,12 +52,10 @@ def _limits(result: StudyResult) -> Iterator[str]:
 
 
 def _missed(panel: Panel, level: float) -> Iterator[str]:
-    for entry in panel.ranking(level).entries:
-        if not entry.always:
-            yield (
-                f"On {panel.machine}, when {entry.label} would get there: it did in {entry.reached} of "
-                f"{len(entry.times_s)} seeds within the run."
-            )
+    missed = [entry for entry in panel.ranking(level).entries if not entry.always]
+    if missed:
+        words = ", ".join(f"{entry.label} ({entry.reached} of {len(entry.times_s)} seeds did)" for entry in missed)
+        yield f"On {panel.machine}, when these would get there, which did not in every seed within the run: {words}."
 
 
 def _tuning(result: StudyResult) -> Iterator[str]:
@@ -67,10 +66,10 @@ def _tuning(result: StudyResult) -> Iterator[str]:
         return
     tried = max((choice.tried for choice in result.choices), default=0)
     yield f"Each policy was tuned over {tried} points with one seed; a larger budget may change the order."
-    edges = [choice for choice in result.choices if choice.at_edge]
-    if edges:
-        words = "; ".join(
-            f"{choice.label} on {choice.machine} ({', '.join(key.split('.', 1)[-1] for key in choice.at_edge)})"
-            for choice in edges
-        )
-        yield f"A better value may lie outside the grid where the best was at its edge: {words}."
+    for machine in result.study.machines:
+        edges = [choice for choice in result.choices if choice.at_edge and choice.machine == machine]
+        if edges:
+            words = "; ".join(
+                f"{choice.label} ({', '.join(key.split('.', 1)[-1] for key in choice.at_edge)})" for choice in edges
+            )
+            yield f"On {machine}, whether a better value lies outside the grid, at whose edge the best was: {words}."

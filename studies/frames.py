@@ -12,6 +12,7 @@ from hetsgd.models.series import batch_series, utilization_series
 from hetsgd.models.trace import Trace
 from hetsgd.studies.campaign import StudyResult
 from hetsgd.studies.case import Case
+from hetsgd.studies.interval import percent
 from hetsgd.studies.record import OutputError, StoredRun
 from hetsgd.studies.results import Panel
 from hetsgd.studies.validation import Validation
@@ -76,7 +77,7 @@ def time_frames(result: StudyResult) -> tuple[pd.DataFrame, pd.DataFrame]:
 def prediction_frame(validation: Validation) -> pd.DataFrame:
     """Predicted and measured values of the metrics worth a panel: metric, policy, predicted, measured, low, high."""
     titles = {
-        f"time_to_loss_s.{validation.level:g}": f"time to {validation.level:.0%} of the way [s]",
+        f"time_to_loss_s.{validation.level:g}": f"time to {percent(validation.level)} of the way [s]",
         "examples_per_s": "throughput [rows/s]",
         "final_loss": "final training loss",
         "update_share.cpu": "update share of the CPU team",

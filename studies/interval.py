@@ -84,6 +84,15 @@ def number(value: float | None) -> str:
     return "-" if value is None or not math.isfinite(value) else _digits(value)
 
 
+def percent(value: float) -> str:
+    """A level or a share as a whole percentage.
+
+    >>> percent(0.9)
+    '90 %'
+    """
+    return f"{100 * value:.0f} %"
+
+
 def share(value: float | None) -> str:
     """A share as a percentage.
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hetsgd.studies.interval import Interval, mean_interval, ratio_interval, seconds
+from hetsgd.studies.interval import Interval, mean_interval, percent, ratio_interval, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +79,10 @@ class Ranking:
         if first is None or first.interval is None:
             best = max(self.entries, key=lambda entry: entry.reached)
             return (
-                f"On {self.machine} no policy reached {self.level:.0%} of the way to the best loss in every seed "
+                f"On {self.machine} no policy reached {percent(self.level)} of the way to the best loss in every seed "
                 f"({best.label}: {best.reached} of {len(best.times_s)})."
             )
-        level = f"{self.level:.0%} of the way to the best loss"
+        level = f"{percent(self.level)} of the way to the best loss"
         text = f"On {self.machine}, {first.label} is first: {level} after {_time(first.interval)}"
         leads = self.leads
         if not leads:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hetsgd.studies.answer import answer_lines, not_established
 from hetsgd.studies.campaign import StudyResult
 from hetsgd.studies.case import versions
+from hetsgd.studies.interval import percent
 from hetsgd.studies.tables import input_tables, result_tables
 
 if TYPE_CHECKING:
@@ -116,16 +117,17 @@ def _loss_plates(result: StudyResult, curves: Any, palette: Mapping[str, Any], s
     if curves.empty:
         return []
     level, workloads = result.study.level, len(result.study.workloads)
-    goals = {
-        panel_title(panel, workloads): panel.reference.loss(level)
-        for panel in result.panels
-        if panel.reference is not None
+    references = {
+        panel_title(panel, workloads): panel.reference for panel in result.panels if panel.reference is not None
     }
-    band = f"Mean over {seeds} seeds; the band reaches from the lowest to the highest seed."
-    dots = f"Dotted: {level:.0%} of the way from the initial to the lowest loss."
+    band = (
+        f"Mean over {seeds} seeds; the band reaches from the lowest to the highest seed. What lies above the initial "
+        "loss is cut off."
+    )
+    dots = f"Dotted: {percent(level)} of the way from the initial to the lowest loss."
     return [
-        _plate("loss_time", "Loss over time", f"{band} {dots}", loss_figure, curves, palette, "t_s", goals),
-        _plate("loss_epochs", "Loss over epochs", band, loss_figure, curves, palette, "epoch", goals),
+        _plate("loss_time", "Loss over time", f"{band} {dots}", loss_figure, curves, palette, "t_s", references, level),
+        _plate("loss_epochs", "Loss over epochs", band, loss_figure, curves, palette, "epoch", references, level),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hetsgd.studies.interval import number, seconds, share
+from hetsgd.studies.interval import number, percent, seconds, share
 
 _CLASSES = ("cpu", "accelerator")
 
@@ -36,7 +36,7 @@ def summary_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
     if record["time_to_loss_s"]:
         levels = record["time_to_loss_s"].items()
-        rows.append(("time to loss", ", ".join(f"{float(level):.0%} {seconds(time)}" for level, time in levels)))
+        rows.append(("time to loss", ", ".join(f"{percent(float(level))} {seconds(time)}" for level, time in levels)))
     rows += [("fault", f"{fault['worker']} at {seconds(fault['at_s'])}: {fault['kind']}") for fault in record["faults"]]
     return rows
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from hetsgd.studies.campaign import StudyResult
 from hetsgd.studies.case import Case
-from hetsgd.studies.interval import Interval, mean_interval, number, seconds, share
+from hetsgd.studies.interval import Interval, mean_interval, number, percent, seconds, share
 from hetsgd.studies.ranking import Entry
 from hetsgd.studies.record import StoredRun
 from hetsgd.studies.results import Panel, Record, examples_per_s, final_loss, mean_epoch_s
@@ -65,7 +65,7 @@ def _ranking(panel: Panel, level: float, result: StudyResult) -> Table:
     goal = "" if panel.reference is None else f" (training loss {number(panel.reference.loss(level))})"
     return Table(
         title=f"Simulated on {where}",
-        note=f"Ordered by time to {level:.0%} of the way{goal}; means over {len(result.study.seeds)} seeds, in "
+        note=f"Ordered by time to {percent(level)} of the way{goal}; means over {len(result.study.seeds)} seeds, in "
         "brackets the 95 % interval. Times the first: paired by seed.",
         headings=("policy", *(heading for metric in metrics for heading, _ in _COLUMNS[metric])),
         rows=tuple(rows),
@@ -185,7 +185,7 @@ def _words_of(metric: str) -> Any:
 def _metric_words(metric: str) -> str:
     name, _, rest = metric.partition(".")
     if name == TIME:
-        return f"time to {float(rest):.0%}"
+        return f"time to {percent(float(rest))}"
     return {"epoch_s": "epoch", "examples_per_s": "rows/s", "final_loss": "final loss"}.get(
         metric, f"{name.replace('_', ' ')}, {rest}"
     )

@@ -10,10 +10,12 @@ from itertools import combinations
 from typing import Any, Final, Literal
 
 from hetsgd.models.loss_curve import LossReference
+from hetsgd.studies.interval import percent
 from hetsgd.studies.results import Panel, Record, examples_per_s, final_loss, mean_epoch_s, time_to
 
 ErrorKind = Literal["relative", "absolute"]
 TIME: Final = "time_to_loss_s"
+_CLOSE: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,10 +92,26 @@ class Validation:
         return statistics.median(noise) if noise else None
 
     @property
+    def ranked_at(self) -> float | None:
+        """The level that the rankings are compared at: the deciding one, else the highest below that is of use.
+
+        Of use is a level that at least two policies (or the only one) reached in every run of both engines.
+        """
+        labels = len({row.label for row in self.rows})
+        levels = sorted({float(row.metric.partition(".")[2]) for row in self.rows if row.metric.startswith(TIME)})
+        for level in reversed(levels):
+            if level <= self.level and len(self._reached(level)) >= min(2, labels):
+                return level
+        return None
+
+    @property
     def times(self) -> tuple[Row, ...]:
-        """Time to the level that decides, of the policies that reached it in both."""
-        name = f"{TIME}.{self.level:g}"
-        rows = [row for row in self.rows if row.metric == name]
+        """Time to the level of `ranked_at`, of the policies that reached it in both."""
+        level = self.ranked_at
+        return () if level is None else self._reached(level)
+
+    def _reached(self, level: float) -> tuple[Row, ...]:
+        rows = [row for row in self.rows if row.metric == f"{TIME}.{level:g}"]
         return tuple(row for row in rows if row.predicted is not None and row.measured is not None)
 
     @property
@@ -122,6 +140,7 @@ class Validation:
             "machine": self.machine,
             "workload": self.workload,
             "level": self.level,
+            "ranked_at": self.ranked_at,
             "repeats": self.repeats,
             "loss_reference": None if self.reference is None else [self.reference.initial, self.reference.best],
             "policies": policies,
@@ -136,24 +155,28 @@ class Validation:
         rows, error, floor = self.times, self.median_error, self.noise_floor
         if not rows or error is None:
             return (
-                f"Whether the prediction holds on {self.machine} is not established: no policy reached the levels "
-                "of loss in both engines."
+                f"Whether the prediction holds on {self.machine} is not established: no level of loss was "
+                "reached in every run of both engines."
             )
-        first = (
-            min(rows, key=lambda row: row.predicted or 0.0).label,
-            min(rows, key=lambda row: row.measured or 0.0).label,
-        )
-        winner = f"{first[0]} was predicted first and was measured first" if first[0] == first[1] else (
-            f"{first[0]} was predicted first, but {first[1]} was measured first"
-        )  # fmt: skip
         tau = self.kendall_tau
         order = "" if tau is None else f" The rankings of {len(rows)} policies agree with Kendall's tau {tau:.2f}."
-        beside = "" if floor is None else f", {_beside(error, floor)} (two real runs differ by {100 * floor:.0f} %)"
-        held = _held(first[0] == first[1], error, floor, tau)
+        beside = "" if floor is None else f", {_beside(error, floor)} (two real runs differ by {percent(floor)})"
+        same, winner = self._winner(rows)
         return (
-            f"On {self.machine} the prediction {held}: {winner}. The median error of time to loss is "
-            f"{100 * error:.0f} %{beside}.{order}"
+            f"On {self.machine} the prediction {_held(same, error, floor, tau)}: {winner}. The median error of time "
+            f"to loss is {percent(error)}{beside}.{order}"
         )
+
+    def _winner(self, rows: Sequence[Row]) -> tuple[bool, str]:
+        """Whether the first policy is the same in both engines, and who it was."""
+        predicted = min(rows, key=lambda row: row.predicted or 0.0).label
+        measured = min(rows, key=lambda row: row.measured or 0.0).label
+        joined = "and" if predicted == measured else f"but {measured}"
+        text = f"{predicted} was predicted first {joined} was measured first"
+        if self.ranked_at != self.level:
+            to = f"to {percent(self.ranked_at or 0.0)} of the way"
+            text = f"{text} {to} ({percent(self.level)} was not reached in enough of the runs)"
+        return predicted == measured, text
 
 
 def measures(levels: Sequence[float]) -> tuple[Measure, ...]:
@@ -205,7 +228,8 @@ def _time_at(level: float) -> Callable[[Record, LossReference | None], float | N
 
 
 def _held(same_first: bool, error: float, floor: float | None, tau: float | None) -> str:
-    within = floor is not None and error <= 2.0 * floor
+    """In words: an error like that of repeating the run is as good as can be, twice that is good where it is small."""
+    within = floor is not None and error <= max(floor, min(2.0 * floor, _CLOSE))
     if same_first and within:
         return "held"
     if same_first:

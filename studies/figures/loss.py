@@ -10,15 +10,19 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from hetsgd.models.loss_curve import LossReference
 from hetsgd.studies.figures.style import legend_below, panels, themed
 
 _POINTS = 120
 
 
-def loss_figure(curves: pd.DataFrame, palette: Mapping[str, Any], along: str, goals: Mapping[str, float]) -> Figure:
+def loss_figure(
+    curves: pd.DataFrame, palette: Mapping[str, Any], along: str, references: Mapping[str, LossReference], level: float
+) -> Figure:
     """Training loss along `t_s` or `epoch`: the mean over seeds, the band from the lowest to the highest seed.
 
-    `curves` has the columns panel, policy, seed, t_s, epoch, train; `goals` the loss of the level by panel.
+    `curves` has the columns panel, policy, seed, t_s, epoch, train; `references` what losses are normalised by in
+    each panel. What lies above the initial loss is cut off.
     """
     words = {"t_s": "time of training [s]", "epoch": "epochs of rows processed"}[along]
     with themed():
@@ -31,12 +35,22 @@ def loss_figure(curves: pd.DataFrame, palette: Mapping[str, Any], along: str, go
                     resampled, x=along, y="train", hue="policy", palette=dict(palette), errorbar=("pi", 100), ax=axis,
                     hue_order=[label for label in palette if label in set(resampled["policy"])], linewidth=1.8,
                 )  # fmt: skip
-            if title in goals:
-                axis.axhline(goals[title], color="0.4", linestyle=":", linewidth=1.2, label="level that decides")
+            if title in references:
+                goal = references[title].loss(level)
+                axis.axhline(goal, color="0.4", linestyle=":", linewidth=1.2, label="level that decides")
             axis.set(xlabel=words, ylabel="training loss")
             axis.set_xlim(left=0.0)
+        low, high = _range(curves, references)
+        axes[0].set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low))
         legend_below(figure, axes[0])
     return figure
+
+
+def _range(curves: pd.DataFrame, references: Mapping[str, LossReference]) -> tuple[float, float]:
+    if references:
+        return min(x.best for x in references.values()), max(x.initial for x in references.values())
+    finite = curves["train"][np.isfinite(curves["train"])]
+    return float(finite.min()), float(finite.max())
 
 
 def _on_one_grid(curves: pd.DataFrame, along: str) -> pd.DataFrame:

@@ -43,7 +43,7 @@ def test_when_none_gets_there_the_verdict_says_so_and_final_loss_orders() -> Non
     found = ranking({"a": [None, None], "b": [None, 3.0]}, {"a": 0.3, "b": 0.5})
     assert found.first is None
     assert [entry.label for entry in found.entries] == ["a", "b"]
-    assert "no policy reached 90% of the way" in found.verdict()
+    assert "no policy reached 90 % of the way" in found.verdict()
     assert "b: 1 of 2" in found.verdict()
 
 
