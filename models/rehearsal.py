@@ -19,7 +19,7 @@ from hetsgd.models.coordinator import Coordinator
 from hetsgd.models.dispatcher import Dispatcher
 from hetsgd.models.policy import Assign, Evaluate, Event, Fault, Fleet, Loss, Merge, Recipe, Result, Seat
 from hetsgd.models.run import RunSettings
-from hetsgd.models.trace import Trace
+from hetsgd.models.trace import Place, Trace
 
 # Times are multiples of this, so that many things happen at the same time.
 _QUANTUM_S: Final = 0.25
@@ -57,6 +57,9 @@ class _Engine:
         self, recipe: Recipe, fleet: Fleet, run: RunSettings, rng: np.random.Generator, kills: Sequence[Kill]
     ) -> None:
         self.trace = Trace(level=run.trace)
+        for seat in fleet.seats:
+            kind = fleet.member(seat.worker).kind
+            self.trace.place(Place(name=str(seat), worker=seat.worker, kind=kind))
         self.coordinator = Coordinator(recipe=recipe, fleet=fleet, run=run, trace=self.trace)
         self.dispatcher = Dispatcher(self.coordinator)
         self.run = run

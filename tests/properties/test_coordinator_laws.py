@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetsgd.models.laws import violations
+from hetsgd.models.invariants import check
 from hetsgd.models.parity import first_difference
 from hetsgd.models.policies import POLICIES, recipe
 from hetsgd.models.policy import (
@@ -166,7 +166,7 @@ def cases(draw: st.DrawFn) -> Case:
 @given(cases())
 def test_every_run_ends_with_balanced_rows_rising_versions_and_decisions_that_repeat(case: Case) -> None:
     trace = case.play()
-    assert violations(trace, case.fleet.rows) == []
+    assert check(trace, rows=case.fleet.rows) == []
     difference = first_difference(trace, recipe=case.recipe, fleet=case.fleet, run=case.run)
     assert difference is None, str(difference)
     if trace.status == "failed":
