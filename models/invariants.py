@@ -210,7 +210,8 @@ def _reads_own_updates(trace: Trace) -> list[str]:
     seats = dict(zip(assigned["id"].tolist(), assigned[["worker_text", "lane"]].tolist(), strict=True))
     starts: dict[tuple[int, int], list[tuple[float, int]]] = defaultdict(list)
     for id_, start_s in spans[spans["kind"] == SPAN_CODE["compute"]][["id", "start_s"]].tolist():
-        starts[seats[id_]].append((start_s, id_))
+        if id_ in seats:  # merges and evaluations have spans of their own
+            starts[seats[id_]].append((start_s, id_))
     for times in starts.values():
         times.sort()
     ends = np.nan_to_num(trace["merges"]["end_s"], nan=np.inf).tolist()  # nan: it had not landed at the stop
