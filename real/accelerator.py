@@ -52,6 +52,8 @@ class Accelerator:
         self._device = torch.device(setup.device)
         self._asynchronous = self._device.type != "cpu"
         self._pinned = self._device.type in _PINNED
+        if self._asynchronous and self._device.index is not None:
+            torch.accelerator.set_device_index(self._device.index)
         self._decay = setup.weight_decay
         self._network = Network(setup.workload, device=self._device, max_batch=1)
         self._rows = Rows(memory, child.data)
