@@ -150,7 +150,8 @@ class Device:
     ) -> None:  # fmt: skip
         """Transfer bytes through the copy engines."""
         engines = self.engines
-        engines.submit(Transfer(self.world, engines, path, kind, self.worker, id_, size_bytes, done, begun))
+        transfer = Transfer(self.world, engines, path, kind, self.worker, id_, size_bytes, done, begun)
+        engines.submit(transfer, ahead=kind == LOAD)
 
     # -- assignments ------------------------------------------------------------------------------------------------
 
@@ -255,8 +256,8 @@ class Device:
             work=assign.work,
             stats=world.learner.result(assign),
         )
-        world.desk.report(result)
         self.kick()
+        world.desk.report(result)
 
     # -- evaluations ------------------------------------------------------------------------------------------------
 

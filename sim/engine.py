@@ -27,7 +27,7 @@ from hetsgd.sim.team import CpuTeam, SocketCosts
 from hetsgd.sim.world import World
 
 _PROGRESS_EVERY_S: Final = 0.25
-_LOOK_EVERY: Final = 64
+_LOOK_EVERY: Final = 256
 
 
 class SimulationError(RuntimeError):
@@ -39,8 +39,9 @@ def simulate(
 ) -> Trace:
     """Run a plan in virtual time.
 
-    The learner is told what happens in the order of virtual time. `progress` is called a few times per second of
-    wall time. What would end at the very deadline of a run is not done any more.
+    The learner is told what happens in the order of virtual time. `progress` is called between two events, a few
+    times per second of wall time; a KeyboardInterrupt that it raises ends the run as `interrupted`, with everything so
+    far in its trace. What would end at the very deadline of a run is not done any more.
 
     Raises CapacityError when data, model or a batch do not fit a memory, PolicyError when the policy does not suit the
     run or breaks its contract, ValueError for a fault on something that the run does not have.
@@ -82,7 +83,6 @@ class _Engine:
         self._lives: dict[Seat, int] = dict.fromkeys(fleet.seats, 0)
         self._progress = progress
         self._progress_at_s = time.monotonic() + _PROGRESS_EVERY_S
-        self._turns = 0
         self.workers: dict[str, Device | CpuTeam] = {}
         self.seats: dict[Seat, Device | CpuTeam] = {}
         self._build()
@@ -118,17 +118,28 @@ class _Engine:
             self.world.after(deadline_s, self._deadline)
         coordinator.begin(self.learner.begin())
         self._turn(None)
-        step = env.step
         try:
-            while not coordinator.done:
-                step()
-        except simpy.core.EmptySchedule:
-            waits = "; ".join(f"{seat} waits: {reason}" for seat, reason in self.dispatcher.waits().items())
-            raise SimulationError(f"nothing is left to happen at {env.now} s; {waits or 'nobody waits'}") from None
+            self._drive()
+            self._tell(always=True)
         except KeyboardInterrupt:
-            # Raised by a progress sink, between two events: what was simulated so far is a result.
             coordinator.stop("interrupted", env.now, "interrupted")
         return self._close()
+
+    def _drive(self) -> None:
+        """Let events happen until the run has ended; between them, a look at the wall clock for progress."""
+        coordinator, step = self.coordinator, self.world.env.step
+        try:
+            while not coordinator.done:
+                for _ in range(_LOOK_EVERY):
+                    step()
+                    if coordinator.done:
+                        return
+                self.recorder.trim()
+                self._tell()
+        except simpy.core.EmptySchedule:
+            waits = "; ".join(f"{seat} waits: {reason}" for seat, reason in self.dispatcher.waits().items())
+            at_s = self.world.env.now
+            raise SimulationError(f"nothing is left to happen at {at_s} s; {waits or 'nobody waits'}") from None
 
     def _close(self) -> Trace:
         """Cut off what is under way, compute the losses outside the clock and close the books."""
@@ -145,8 +156,6 @@ class _Engine:
         coordinator.close(now_s)
         self.recorder.close()
         self._close_totals()
-        if self._progress is not None:
-            self._progress(self._progress_now())
         return self.trace
 
     def _close_totals(self) -> None:
@@ -231,10 +240,6 @@ class _Engine:
                 self._deferred.append((snapshot, loss))
         self.world.env.over = self.coordinator.done
         self._set_alarm(now_s)
-        self._turns += 1
-        if not self._turns % _LOOK_EVERY:
-            self.recorder.trim()
-            self._tell()
 
     def _send(self, seat: Seat, order: Assign | Evaluate, delay_s: float) -> None:
         life = self._lives[seat]
@@ -317,9 +322,9 @@ class _Engine:
 
     # -- progress -----------------------------------------------------------------------------------------------------
 
-    def _tell(self) -> None:
+    def _tell(self, *, always: bool = False) -> None:
         wall_s = time.monotonic()
-        if self._progress is not None and wall_s >= self._progress_at_s:
+        if self._progress is not None and (always or wall_s >= self._progress_at_s):
             self._progress_at_s = wall_s + _PROGRESS_EVERY_S
             self._progress(self._progress_now())
 

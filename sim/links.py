@@ -138,7 +138,9 @@ class Transfer:
         """All bytes have arrived."""
         self._leave(self.size_bytes, now_s)
         self.engines.released(self)
+        # What follows from this transfer is asked for before others that wait may start.
         self.done()
+        self.engines.pump()
 
     def cut(self) -> None:
         """Stop on the way: a fault, or the end of the run. What has been moved counts."""
@@ -162,44 +164,45 @@ class Transfer:
 
 
 class CopyEngines:
-    """The copy engines of one accelerator: so many transfers at once, one in each direction, in the order asked for."""
+    """The copy engines of one accelerator: so many transfers at once, one in each direction.
+
+    They start in the order asked for, but rows that are loaded ahead wait behind what work under way needs.
+    """
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._waiting: deque[Transfer] = deque()
+        self._needed: deque[Transfer] = deque()
+        self._ahead: deque[Transfer] = deque()
         self._moving: list[Transfer] = []
 
-    def submit(self, transfer: Transfer) -> None:
+    def submit(self, transfer: Transfer, *, ahead: bool = False) -> None:
         """Start a transfer, now or when an engine is free."""
-        if not self._moving and not self._waiting:
-            self._moving.append(transfer)
-            transfer.start()
-            return
-        self._waiting.append(transfer)
-        self._pump()
+        (self._ahead if ahead else self._needed).append(transfer)
+        self.pump()
 
     def released(self, transfer: Transfer) -> None:
-        """A transfer has ended; the next may start."""
+        """A transfer has ended."""
         self._moving.remove(transfer)
-        if self._waiting:
-            self._pump()
 
     def drop(self) -> None:
         """Stop all transfers."""
-        self._waiting.clear()
+        self._needed.clear()
+        self._ahead.clear()
         moving, self._moving = self._moving, []
         for transfer in moving:
             transfer.cut()
 
-    def _pump(self) -> None:
-        while self._waiting and len(self._moving) < self._count:
-            busy = {id(transfer.path) for transfer in self._moving}
-            fits = next((transfer for transfer in self._waiting if id(transfer.path) not in busy), None)
-            if fits is None:
-                return
-            self._waiting.remove(fits)
-            self._moving.append(fits)
-            fits.start()
+    def pump(self) -> None:
+        """Start what can start."""
+        for waiting in (self._needed, self._ahead):
+            while waiting and len(self._moving) < self._count:
+                busy = [transfer.path for transfer in self._moving]
+                fits = next((transfer for transfer in waiting if transfer.path not in busy), None)
+                if fits is None:
+                    break
+                waiting.remove(fits)
+                self._moving.append(fits)
+                fits.start()
 
 
 class Fabric:

@@ -301,7 +301,9 @@ class CpuTeam:
             costs.shared.settle()
 
     def _join(self, costs: SocketCosts, lanes: list[Lane], rows: int, now_s: float) -> None:
-        """Start a piece of so many rows on these lanes of one socket."""
+        """Start a piece of so many rows on these lanes of one socket, if there are any."""
+        if not lanes:
+            return
         stream, amount = costs.step(rows, self.gradient)
         amounts = []
         for lane in lanes:
@@ -329,8 +331,8 @@ class CpuTeam:
             work=assign.work,
             stats=world.learner.result(assign),
         )
-        world.desk.report(result)
         self.kick()
+        world.desk.report(result)
 
     # -- evaluations ------------------------------------------------------------------------------------------------
 
