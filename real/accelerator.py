@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from hetsgd.real.child import Child, main
+from hetsgd.real.devices import open_device
 from hetsgd.real.losses import NOTHING, Sums, add, sum_rows
 from hetsgd.real.messages import GRADIENT, IN_PLACE, KEEP, OWN, Order, Report, ReportKind
 from hetsgd.real.network import Network
@@ -49,11 +50,9 @@ class Accelerator:
     def __init__(self, child: Child) -> None:
         setup, memory = child.setup, child.memory
         self._child = child
-        self._device = torch.device(setup.device)
+        self._device = open_device(setup.device)
         self._asynchronous = self._device.type != "cpu"
         self._pinned = self._device.type in _PINNED
-        if self._asynchronous and self._device.index is not None:
-            torch.accelerator.set_device_index(self._device.index)
         self._decay = setup.weight_decay
         self._network = Network(setup.workload, device=self._device, max_batch=1)
         self._rows = Rows(memory, child.data)

@@ -34,6 +34,26 @@ def find_accelerators() -> tuple[Accelerator, ...]:
     return tuple(_accelerator(current.type, index) for index in range(count))
 
 
+def open_device(name: str) -> torch.device:
+    """The torch device called `name`, made the current one of this process.
+
+    Raises ValueError, naming the device and what there is, when torch has no such device here.
+    """
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device {name!r}: {error}") from error
+    if device.type == "cpu":
+        return device
+    current = torch.accelerator.current_accelerator(check_available=True)
+    count = 0 if current is None else torch.accelerator.device_count()
+    if current is None or current.type != device.type or (device.index or 0) >= count:
+        here = "no accelerator" if current is None else f"{count} of type {current.type}"
+        raise ValueError(f"device {name!r} is not there: torch finds {here} on this machine; 'cpu' stands in for one")
+    torch.accelerator.set_device_index(device.index or 0)
+    return device
+
+
 def _accelerator(kind: str, index: int) -> Accelerator:
     properties = _properties(kind, index)
     name = str(getattr(properties, "name", kind))
