@@ -260,7 +260,7 @@ def _typed(owner: type, field: str, value: Any, key: str) -> Any:
     try:
         return TypeAdapter(hints[field], config=ConfigDict(strict=False)).validate_python(value)
     except ValidationError as error:
-        rule = error.errors()[0]["msg"].removeprefix("Input ")
+        rule = error.errors()[0]["msg"].removeprefix("Input ").replace("should be", "must be")
         raise MachineError(f"--set: machine.{key}: {rule}, got {value!r}") from error
 
 

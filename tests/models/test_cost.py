@@ -1,0 +1,140 @@
+"""The cost model: roofline corners, tiers, and the published epochs of the paper's servers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hetsgd.models.cost import (
+    accelerator_forward,
+    accelerator_step,
+    activation_bytes,
+    chunks,
+    core_share,
+    lane_forward,
+    lane_socket,
+    lane_step,
+    lanes_per_socket,
+    merge_bytes,
+    weights_tier,
+)
+from hetsgd.models.footprint import CapacityError, check_accelerator, check_host, host_bytes
+from hetsgd.models.machine import Machine
+from hetsgd.models.machine_file import load_machine
+from hetsgd.models.policy import Merge
+from hetsgd.models.workload import Workload
+
+NET = Workload(name="w", dataset="d", rows=10_000, test_rows=0, features=100, outputs=10, hidden=(300, 300))
+
+
+@pytest.fixture(scope="module")
+def server() -> Machine:
+    return load_machine("aws-p3.16xlarge")
+
+
+def test_a_small_batch_is_bound_by_memory_and_a_large_one_by_arithmetic(server: Machine) -> None:
+    socket = replace(server.sockets[0], step_overhead_s=0.0)
+    small, large = (lane_step(NET, socket, batch=batch) for batch in (1, 4096))
+    assert small.alone_s == pytest.approx(4 * NET.model_bytes / socket.core_bandwidth_bytes_per_s)
+    efficiency = 4096 / (4096 + socket.half_batch)
+    assert large.alone_s == pytest.approx(NET.step_flops(4096) / (socket.core_flops_float32 * efficiency))
+    assert small.dram_bytes == large.dram_bytes == 4 * NET.model_bytes
+
+
+def test_an_accelerator_step_is_launches_and_the_roofline(server: Machine) -> None:
+    card = server.accelerators[0]
+    launches_s = 21 * 3 * 10e-6
+    large = accelerator_step(NET, card, batch=8192)
+    efficiency = 8192 / (8192 + card.half_batch)
+    assert large.alone_s == pytest.approx(launches_s + NET.step_flops(8192) / (card.flops_float32 * efficiency))
+    fast = replace(card, flops_float32=1e30)
+    traffic = 6 * NET.model_bytes + activation_bytes(NET, 8192)
+    assert accelerator_step(NET, fast, batch=8192).alone_s == pytest.approx(launches_s + traffic / 900e9)
+    assert accelerator_step(NET, card, batch=8192).dram_bytes == 0.0
+
+
+def test_a_gradient_passes_over_the_weights_once_less_than_a_fused_update(server: Machine) -> None:
+    socket = server.sockets[0]
+    assert lane_step(NET, socket, batch=1, write="gradient").dram_bytes == 3 * NET.model_bytes
+    assert lane_step(NET, socket, batch=1, write="replica").dram_bytes == 4 * NET.model_bytes
+
+
+def test_double_precision_takes_longer(server: Machine) -> None:
+    double = replace(NET, precision="float64")
+    for batch in (1, 4096):
+        single = lane_step(NET, server.sockets[0], batch=batch).alone_s
+        assert lane_step(double, server.sockets[0], batch=batch).alone_s > 1.8 * single
+
+
+def test_hardware_threads_share_their_core(server: Machine) -> None:
+    socket = replace(server.sockets[0], step_overhead_s=0.0)
+    assert (core_share(socket, 16), core_share(socket, 32), core_share(socket, 24)) == (1.0, 0.5, 16 / 24)
+    one, both = (lane_step(NET, socket, batch=4096, lanes=lanes).alone_s for lanes in (16, 32))
+    assert both == pytest.approx(2 * one)
+
+
+def test_lanes_go_round_the_sockets(server: Machine) -> None:
+    assert [lane_socket(server, lane) for lane in range(4)] == [0, 1, 0, 1]
+    assert lanes_per_socket(server) == (32, 32)
+    assert lanes_per_socket(replace(server, cpu_lanes=3)) == (2, 1)
+    uneven = replace(server, sockets=(replace(server.sockets[0], cores=1), server.sockets[1]), cpu_lanes=5)
+    assert lanes_per_socket(uneven) == (2, 3)
+    with pytest.raises(ValueError, match="beyond its 34 logical CPUs"):
+        lane_socket(uneven, 34)
+
+
+def test_the_tier_of_the_weights_decides_what_a_lane_draws_from_dram(server: Machine) -> None:
+    tiny = Workload(name="t", dataset="d", rows=10, test_rows=0, features=10, outputs=2, hidden=(20,))
+    known = replace(server.sockets[0], core_l3_bandwidth_bytes_per_s=20e9)
+    one_socket = replace(server, sockets=(known,), cpu_lanes=4, accelerators=(), links=())
+    assert weights_tier(replace(server, cpu_lanes=1), tiny) == "l2"
+    assert weights_tier(one_socket, tiny) == "l3"
+    assert weights_tier(replace(server, cpu_lanes=4), tiny) == "dram"  # lines written on the other socket
+    wide = Workload(name="t", dataset="d", rows=10, test_rows=0, features=4000, outputs=2, hidden=(4000,))
+    assert weights_tier(one_socket, wide) == "dram"
+    l2, l3, dram = (lane_step(tiny, known, batch=1, tier=tier) for tier in ("l2", "l3", "dram"))
+    assert l2.dram_bytes == l3.dram_bytes == 0.0 < dram.dram_bytes
+    assert l2.alone_s <= l3.alone_s <= dram.alone_s
+
+
+def test_a_stand_in_draws_on_the_dram_of_the_host_unless_its_l2_holds_the_model(server: Machine) -> None:
+    core = replace(server.accelerators[0], device="cpu", l2_bytes=1000)
+    assert accelerator_step(NET, core, batch=8).dram_bytes == 4 * NET.model_bytes
+    roomy = replace(core, l2_bytes=1 << 30)
+    assert accelerator_step(NET, roomy, batch=8).dram_bytes == 0.0
+
+
+def test_an_evaluation_is_a_forward_pass_in_chunks(server: Machine) -> None:
+    assert chunks(10_000) == 3
+    card, socket = server.accelerators[0], server.sockets[0]
+    fast = replace(card, flops_float32=1e30, memory_bandwidth_bytes_per_s=1e30)
+    assert accelerator_forward(NET, fast, rows=10_000).alone_s == pytest.approx(3 * 21 * 3 * 10e-6 / 3)
+    lane = lane_forward(NET, socket, rows=10_000)
+    assert lane.dram_bytes == 3 * NET.model_bytes + 10_000 * NET.row_bytes
+
+
+@pytest.mark.parametrize(
+    ("merge", "passes"),
+    [
+        (Merge(inputs=(1,), rule="overwrite"), 2),
+        (Merge(inputs=(1, 2), rule="gradient", weights=(0.5, 0.5)), 4),
+        (Merge(inputs=(1, 2), rule="gradient", weights=(0.5, 0.5), momentum=0.9, compensate=0.1), 8),
+        (Merge(inputs=(1, 2, 3), rule="delta", weights=(1.0, 1.0, 1.0)), 8),
+        (Merge(inputs=(1,), rule="elastic", weights=(1.0,)), 4),
+        (Merge(inputs=(1,), rule="discard"), 0),
+    ],
+)
+def test_a_merge_passes_over_each_operand(merge: Merge, passes: int) -> None:
+    assert merge_bytes(merge, 1000) == 1000 * passes
+
+
+def test_what_does_not_fit_is_refused_with_both_sizes(server: Machine) -> None:
+    card = replace(server.accelerators[0], memory_bytes=10_000_000)
+    assert check_accelerator(card, NET, 1000) <= card.memory_bytes
+    with pytest.raises(CapacityError, match=r"a batch of 2000 rows needs 1\d\.\d MB .* it has 10\.0 MB"):
+        check_accelerator(card, NET, 2000)
+    socket = replace(server.sockets[0], dram_bytes=host_bytes(NET) - 1)
+    small = replace(server, sockets=(socket,), cpu_lanes=1, accelerators=(), links=())
+    with pytest.raises(CapacityError, match="the data of workload w and its model need"):
+        check_host(small, NET)
