@@ -54,6 +54,11 @@ class Books:
         self._decided: dict[int, tuple[int, float, Sequence[Result]]] = {}
         self._kinds = {member.name: member.kind for member in fleet.members}
         self._add_call = trace.tables["calls"].add
+        self._add_fate = trace.tables["fates"].add
+        self._add_result = trace.tables["results"].add
+        self._add_assignment = trace.tables["assignments"].add
+        self._blank = trace.code("")
+        self._worker = {member.name: trace.code(member.name) for member in fleet.members}
         trace.workers.update(self._kinds)
 
     def call(
@@ -63,9 +68,9 @@ class Books:
         """Record one call of the coordinator with its answer."""
         self._calls += 1
         if self._full:
-            code = self._trace.code
-            worker, lane = (seat.worker, seat.lane) if seat is not None else ("", -1)
-            row = (_CALL[call], now_s, code(worker), lane, id_, answer, answer_id, code(detail), until_s, events)
+            worker, lane = (self._worker[seat.worker], seat.lane) if seat is not None else (self._blank, -1)
+            detail_text = self._trace.code(detail) if detail else self._blank
+            row = (_CALL[call], now_s, worker, lane, id_, answer, answer_id, detail_text, until_s, events)
             self._add_call(row)
 
     def request(self, seat: Seat, now_s: float, answer: Assign | Evaluate | Wait | Stop) -> None:
@@ -88,11 +93,11 @@ class Books:
         if trace.level == "none":
             return
         row = (
-            assign.id, self._calls, now_s, trace.code(seat.worker), seat.lane, assign.epoch, assign.start,
+            assign.id, self._calls, now_s, self._worker[seat.worker], seat.lane, assign.epoch, assign.start,
             assign.stop, assign.lanes, work.batch, work.steps, work.rate, _READ[work.read], _WRITE[work.write],
             trace.code(work.reason),
         )  # fmt: skip
-        trace.tables["assignments"].add(row)
+        self._add_assignment(row)
 
     def finished(self, assign: Assign, result: Result, now_s: float) -> None:
         """Record a result; in-place work is in the model by now, the rest has its fate to come."""
@@ -103,7 +108,7 @@ class Books:
             result.id, result.start_s, result.end_s, result.read, result.wrote, result.rows, result.updates,
             result.steps,
         )  # fmt: skip
-        trace.tables["results"].add(row)
+        self._add_result(row)
         for name, value in result.stats.items():
             trace.tables["stats"].add((result.id, trace.code(name), value))
         if assign.work.write == "in_place":
@@ -113,8 +118,8 @@ class Books:
         """Record what became of an assignment's rows."""
         rows = self._rows.pop(id_)
         self._trace.totals.rows[fate] += rows
-        row = (id_, _FATE[fate], now_s, merge, rows, self._trace.code(reason))
-        self._trace.tables["fates"].add(row)
+        reason_text = self._trace.code(reason) if reason else self._blank
+        self._add_fate((id_, _FATE[fate], now_s, merge, rows, reason_text))
 
     def decided(self, merge: Merge, id_: int, results: Sequence[Result], now_s: float) -> Merge:
         """Number a merge; one that discards is done with this."""

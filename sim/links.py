@@ -137,10 +137,7 @@ class Transfer:
     def served(self, now_s: float) -> None:
         """All bytes have arrived."""
         self._leave(self.size_bytes, now_s)
-        self.engines.released(self)
-        # What follows from this transfer is asked for before others that wait may start.
-        self.done()
-        self.engines.pump()
+        self.engines.ended(self)
 
     def cut(self) -> None:
         """Stop on the way: a fault, or the end of the run. What has been moved counts."""
@@ -177,12 +174,19 @@ class CopyEngines:
 
     def submit(self, transfer: Transfer, *, ahead: bool = False) -> None:
         """Start a transfer, now or when an engine is free."""
+        if not (self._moving or self._needed or (ahead and self._ahead)):
+            self._moving.append(transfer)
+            transfer.start()
+            return
         (self._ahead if ahead else self._needed).append(transfer)
-        self.pump()
+        self._pump()
 
-    def released(self, transfer: Transfer) -> None:
-        """A transfer has ended."""
+    def ended(self, transfer: Transfer) -> None:
+        """A transfer has ended; what follows from it is asked for before others that wait may start."""
         self._moving.remove(transfer)
+        transfer.done()
+        if self._needed or self._ahead:
+            self._pump()
 
     def drop(self) -> None:
         """Stop all transfers."""
@@ -192,7 +196,7 @@ class CopyEngines:
         for transfer in moving:
             transfer.cut()
 
-    def pump(self) -> None:
+    def _pump(self) -> None:
         """Start what can start."""
         for waiting in (self._needed, self._ahead):
             while waiting and len(self._moving) < self._count:
