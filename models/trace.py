@@ -53,13 +53,13 @@ SCHEMA: Final[dict[str, list[tuple[str, str]]]] = {
     "stats": [("id", "i8"), ("name_text", "i4"), ("value", "f8")],
     # `place` is what was busy: a lane, a copy engine, a link, a merge place.
     "spans": [
-        ("kind", "i1"), ("place_text", "i4"), ("worker_text", "i4"), ("id", "i8"), ("start_s", "f8"),
+        ("kind", "i1"), ("place_text", "i4"), ("worker_text", "i4"), ("id", "i4"), ("start_s", "f8"),
         ("end_s", "f8"), ("bytes", "i8"),
     ],
     # One row per update of the global model: `merge` is -1 for an in-place write, `id` -1 for a merge.
     "updates": [
-        ("version", "i8"), ("read", "i8"), ("at_s", "f8"), ("worker_text", "i4"), ("lane", "i4"), ("id", "i8"),
-        ("merge", "i8"), ("rows", "i4"),
+        ("version", "i8"), ("read", "i8"), ("at_s", "f8"), ("worker_text", "i4"), ("lane", "i4"), ("id", "i4"),
+        ("merge", "i4"), ("rows", "i4"),
     ],
     # Every merge that was decided, at call number `call`, in the order in which they ended. version is -1 where it
     # is no update: a discard, or a merge that had not landed at the stop (its start and end are nan).

@@ -72,3 +72,8 @@ def test_a_text_has_one_code() -> None:
     trace.span("merge", "merge", "", 7, 0.0, 1.0)
     row = trace["spans"][0]
     assert (SPAN_KINDS[row["kind"]], trace.texts[row["place_text"]], int(row["id"])) == ("merge", "merge", 7)
+
+
+def test_a_million_updates_with_their_spans_stay_under_100_mb() -> None:
+    """A full trace of a lane update is one row of two tables; the rest (assignments, calls) is shared by a team."""
+    assert 1_000_000 * (np.dtype(SCHEMA["updates"]).itemsize + np.dtype(SCHEMA["spans"]).itemsize) <= 90e6
