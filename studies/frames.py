@@ -76,8 +76,9 @@ def time_frames(result: StudyResult) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def prediction_frame(validation: Validation) -> pd.DataFrame:
     """Predicted and measured values of the metrics worth a panel: metric, policy, predicted, measured, low, high."""
+    level = validation.ranked_at or validation.level
     titles = {
-        f"time_to_loss_s.{validation.level:g}": f"time to {percent(validation.level)} of the way [s]",
+        f"time_to_loss_s.{level:g}": f"time to {percent(level)} of the way [s]",
         "examples_per_s": "throughput [rows/s]",
         "final_loss": "final training loss",
         "update_share.cpu": "update share of the CPU team",

@@ -183,7 +183,10 @@ def _serve() -> None:
             answer = (function(argument), "", "")
         except Exception as error:  # noqa: BLE001 - whatever a job raises belongs to that job alone
             answer = (None, f"{type(error).__name__}: {error}", traceback.format_exc())
-        _send(outbox, cloudpickle.dumps(answer))
+        try:
+            _send(outbox, cloudpickle.dumps(answer))
+        except BrokenPipeError:  # the parent is gone, and nobody else wants the answer
+            os._exit(1)
 
 
 if __name__ == "__main__":

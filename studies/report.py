@@ -40,6 +40,7 @@ def write_report(folder: Path, result: StudyResult) -> Path:
     for plate in plates:
         svg = picture(plate.figure, "svg")
         (images / f"{plate.name}.svg").write_bytes(svg)
+        plate.figure.set_layout_engine("none")  # it is laid out by now, and laying out is slow
         (images / f"{plate.name}.png").write_bytes(picture(plate.figure, "png"))
         sources[plate.name] = "data:image/svg+xml;base64," + base64.b64encode(svg).decode("ascii")
     environment = Environment(

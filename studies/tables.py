@@ -66,7 +66,8 @@ def _ranking(panel: Panel, level: float, result: StudyResult) -> Table:
     return Table(
         title=f"Simulated on {where}",
         note=f"Ordered by time to {percent(level)} of the way{goal}; means over {len(result.study.seeds)} seeds, in "
-        "brackets the 95 % interval. Times the first: paired by seed.",
+        "brackets the 95 % interval. Times the first: paired by seed. CPU, acc. (accelerator): share of the "
+        "updates, share of the time computing, mean staleness in updates.",
         headings=("policy", *(heading for metric in metrics for heading, _ in _COLUMNS[metric])),
         rows=tuple(rows),
     )
@@ -131,25 +132,27 @@ _COLUMNS: Final[dict[str, list[tuple[str, Any]]]] = {
     "examples_per_s": [("rows/s", _column(examples_per_s, number))],
     "update_share": [
         ("updates/s", _column(lambda record: _per_s(sum(record["updates"].values()), record), number)),
-        ("CPU share of updates", _column(lambda record: record["update_share"]["cpu"], share)),
+        ("CPU share", _column(lambda record: record["update_share"]["cpu"], share)),
     ],
     "utilization": [
         ("CPU busy", _column(lambda record: record["utilization"]["cpu"], share)),
-        ("accelerator busy", _column(lambda record: record["utilization"]["accelerator"], share)),
+        ("acc. busy", _column(lambda record: record["utilization"]["accelerator"], share)),
     ],
     "staleness": [
-        ("staleness CPU", _column(lambda record: _staleness(record, "cpu"), number)),
-        ("staleness acc.", _column(lambda record: _staleness(record, "accelerator"), number)),
+        ("CPU stale", _column(lambda record: _staleness(record, "cpu"), number)),
+        ("acc. stale", _column(lambda record: _staleness(record, "accelerator"), number)),
     ],
 }
 
 
 def validation_table(validation: Validation) -> Table:
     """Every policy and metric: predicted, measured, spread over the real runs, error."""
+    # A level that neither engine reached says nothing.
+    rows = [row for row in validation.rows if row.predicted is not None or row.measured is not None]
     floor = validation.noise_floor
     tau = validation.kendall_tau
     parts = [
-        f"median error of time to loss {_percent(validation.median_error)}",
+        f"Median error of time to loss {_percent(validation.median_error)}",
         f"noise floor (two real runs against each other) {_percent(floor)}",
         f"Kendall's tau of the ranking {'-' if tau is None else f'{tau:.2f}'}",
     ]
@@ -159,8 +162,8 @@ def validation_table(validation: Validation) -> Table:
         f"Spread: standard deviation over the real runs. {'; '.join(parts)}.",
         headings=("policy", "metric", "predicted", "measured", "spread", "error"),
         rows=tuple(
-            _validation_row(row, first=number == 0 or validation.rows[number - 1].label != row.label)
-            for number, row in enumerate(validation.rows)
+            _validation_row(row, first=number == 0 or rows[number - 1].label != row.label)
+            for number, row in enumerate(rows)
         ),
     )
 

@@ -17,7 +17,7 @@ class Choice:
     """The settings that a policy enters with on one machine and workload, and why.
 
     `time_s` to the level in the pilot (None: not reached), `loss` at its end, `tried` grid points, `at_edge` the
-    grid keys whose chosen value is the smallest or largest tried, so that a better one may lie outside.
+    grid keys with more than two values of which the smallest or largest was chosen: a better one may lie outside.
     """
 
     machine: str
@@ -91,7 +91,7 @@ def _edges(grid: Sequence[tuple[str, Sequence[object]]], chosen: Mapping[str, ob
     at_edge = []
     for key, values in grid:
         numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
-        if len(numbers) > 1 and len(numbers) == len(values) and chosen.get(key) in (min(numbers), max(numbers)):
+        if len(numbers) > 2 and len(numbers) == len(values) and chosen.get(key) in (min(numbers), max(numbers)):
             at_edge.append(key)
     return tuple(at_edge)
 

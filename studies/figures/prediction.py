@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from hetsgd.studies.figures.style import legend_below, panels, themed
+
+_THOUSANDS: Final = EngFormatter(sep="")
 
 
 def prediction_figure(points: pd.DataFrame, palette: Mapping[str, Any]) -> Figure:
@@ -23,16 +26,23 @@ def prediction_figure(points: pd.DataFrame, palette: Mapping[str, Any]) -> Figur
             own = points[points["metric"] == title]
             for label, colour in palette.items():
                 row = own[own["policy"] == label]
+                axis.plot([], [], "o", color=colour, label=label)
                 if row.empty:
-                    axis.plot([], [], "o", color=colour, label=label)
                     continue
                 spread = [row["measured"] - row["low"], row["high"] - row["measured"]]
-                axis.errorbar(row["measured"], row["predicted"], xerr=spread, fmt="o", color=colour, label=label,
+                axis.errorbar(row["measured"], row["predicted"], xerr=spread, fmt="o", color=colour,
                               capsize=3, markersize=6)  # fmt: skip
             _line_of_no_error(axis, own)
+            for scale in (axis.xaxis, axis.yaxis):
+                scale.set_major_formatter(_tick)
             axis.set(xlabel="measured (bar: lowest to highest repeat)", ylabel="predicted")
         legend_below(figure, axes[0])
     return figure
+
+
+def _tick(value: float, _: float | None) -> str:
+    """Plain numbers, and k or M where they would be long."""
+    return _THOUSANDS(value) if abs(value) >= 1000 else f"{value:g}"
 
 
 def _line_of_no_error(axis: Any, points: pd.DataFrame) -> None:

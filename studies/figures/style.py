@@ -50,6 +50,9 @@ def panels(
     rows = -(-len(titles) // columns)
     # A lone panel need not be stretched over the whole page.
     figure = Figure(figsize=(WIDTH if columns > 1 else 0.62 * WIDTH, height * rows + 0.35))
+    layout = figure.get_layout_engine()
+    if layout is not None:
+        layout.set(w_pad=0.1, h_pad=0.08, wspace=0.03, hspace=0.04)  # type: ignore[call-arg]  # constrained
     grid = figure.subplots(rows, columns, squeeze=False, sharey=share_y)
     axes = [grid[index // columns][index % columns] for index in range(len(titles))]
     for index in range(len(titles), rows * columns):
@@ -67,8 +70,8 @@ def legend_below(figure: Figure, axis: Axes, title: str = "") -> None:
         if old is not None:
             old.remove()
     if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6), frameon=False,
-                      title=title or None)  # fmt: skip
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 7), frameon=False,
+                      columnspacing=1.4, title=title or None)  # fmt: skip
 
 
 def picture(figure: Figure, kind: str) -> bytes:

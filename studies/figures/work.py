@@ -31,7 +31,7 @@ def share_figure(shares: pd.DataFrame) -> Figure:
                 axis.barh(means.index, means[kind], left=left, color=CLASS_COLOURS[kind], label=words, height=0.65)
                 left = left + means[kind]
             axis.xaxis.set_major_formatter(PercentFormatter(1.0))
-            axis.set(xlabel="share of the updates", xlim=(0, 1))
+            axis.set(xlabel="share of the updates", xlim=(0, 1), xticks=[0, 0.25, 0.5, 0.75, 1])
             axis.grid(visible=False, axis="y")
         axes[0].invert_yaxis()
         legend_below(figure, axes[0])
