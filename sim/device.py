@@ -6,12 +6,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
+import simpy
+
 from hetsgd.models.cost import Load, accelerator_forward, accelerator_step, launch_s
 from hetsgd.models.footprint import check_accelerator
 from hetsgd.models.machine import Accelerator
 from hetsgd.models.policy import Assign, Evaluate, Loss, Result, Seat, Write
 from hetsgd.models.trace import Place
-from hetsgd.sim.fluid import Shared, Stream
+from hetsgd.sim.fluid import Stream
 from hetsgd.sim.links import CopyEngines, Fabric, Path, Transfer
 from hetsgd.sim.noise import ServiceNoise
 from hetsgd.sim.record import COMPUTE, EVALUATE, LOAD, PULL, PUSH, WAIT
@@ -26,7 +28,7 @@ class DeviceCosts:
         self._world = world
         self._accelerator = accelerator
         self._held = batches_held
-        self._steps: dict[tuple[int, bool], tuple[Shared, Stream, float]] = {}
+        self._steps: dict[tuple[int, bool], tuple[Stream | None, float]] = {}
         self._sizes: dict[int, int] = {}
 
     def memory_bytes(self, batch: int) -> int:
@@ -38,8 +40,11 @@ class DeviceCosts:
             self._sizes[batch] = known
         return known
 
-    def step(self, rows: int, gradient: bool) -> tuple[Shared, Stream, float]:
-        """The capacity, stream and amount of one step of `rows` rows; `gradient`: it is handed in, not applied."""
+    def step(self, rows: int, gradient: bool) -> tuple[Stream | None, float]:
+        """The stream in the host's DRAM and the amount of one step of `rows` rows; without a stream it is seconds.
+
+        `gradient`: the gradient is handed in, not applied.
+        """
         known = self._steps.get((rows, gradient))
         if known is None:
             workload = self._world.plan.workload
@@ -48,14 +53,14 @@ class DeviceCosts:
             known = self._steps[rows, gradient] = self._served(load)
         return known
 
-    def forward(self, rows: int) -> tuple[Shared, Stream, float]:
-        """The capacity, stream and amount of the loss over `rows` rows."""
+    def forward(self, rows: int) -> tuple[Stream | None, float]:
+        """The stream and the amount of the loss over `rows` rows."""
         return self._served(accelerator_forward(self._world.plan.workload, self._accelerator, rows=rows))
 
-    def _served(self, load: Load) -> tuple[Shared, Stream, float]:
+    def _served(self, load: Load) -> tuple[Stream | None, float]:
         if not load.dram_bytes:
-            return self._world.unshared, self._world.seconds, load.alone_s
-        return self._world.home_memory, Stream(load.dram_bytes / load.alone_s), load.dram_bytes
+            return None, load.alone_s
+        return self._world.stream(self._world.home_memory, load.dram_bytes / load.alone_s), load.dram_bytes
 
 
 class Held:
@@ -89,7 +94,8 @@ class Device:
         self._queue: deque[Held] = deque()
         self._evaluations: deque[Evaluate] = deque()
         self._current: Assign | Evaluate | None = None
-        self._serving: tuple[Shared, Stream] | None = None
+        self._stream: Stream | None = None
+        self._timer: simpy.Event | None = None
         self._loss: Loss | None = None
         self._step = 0
         self._read = 0
@@ -189,18 +195,27 @@ class Device:
         batch = assign.work.batch
         rows = min(batch, assign.rows - self._step * batch)
         self.world.learner.start(assign, 0, self._step)
-        shared, stream, amount = self.costs.step(rows, assign.work.write == "gradient")
-        self._serve(shared, stream, amount * self._noise.draw())
+        stream, amount = self.costs.step(rows, assign.work.write == "gradient")
+        self._serve(stream, amount * self._noise.draw())
         self.launching_s += self.costs.launches_s
 
-    def _serve(self, shared: Shared, stream: Stream, amount: float) -> None:
-        self._serving = (shared, stream)
-        shared.join(stream, amount, self, self.world.env.now)
-        shared.settle()
+    def _serve(self, stream: Stream | None, amount: float) -> None:
+        """Compute for so many seconds, or (a stand-in) until so many bytes have come from the host's DRAM."""
+        world = self.world
+        if stream is None:
+            self._timer = world.after(amount, self._time_over)
+            return
+        self._stream = stream
+        world.home_memory.join(stream, amount, self, world.env.now)
+        world.home_memory.settle()
+
+    def _time_over(self, event: simpy.Event) -> None:
+        if event is self._timer:
+            self.served(self.world.env.now)
 
     def served(self, now_s: float) -> None:
         """A local step or an evaluation is computed."""
-        self._serving = None
+        self._stream = self._timer = None
         order = self._current
         if isinstance(order, Evaluate):
             self._evaluated(order)
@@ -292,17 +307,17 @@ class Device:
 
     def cut(self) -> None:
         """Stop everything at once."""
-        if self._serving is not None and self._current is not None:
-            shared, stream = self._serving
-            shared.leave(stream, self)
-            shared.settle()
+        if self._stream is not None:
+            self.world.home_memory.leave(self._stream, self)
+            self.world.home_memory.settle()
+        if (self._stream is not None or self._timer is not None) and self._current is not None:
             kind = EVALUATE if isinstance(self._current, Evaluate) else COMPUTE
             id_, now_s = self._current.id, self.world.env.now
             self.world.recorder.span(kind, self.place, self.worker, id_, self._compute_s, now_s)
         self.engines.drop()
         self._queue.clear()
         self._evaluations.clear()
-        self._current = self._loss = self._serving = None
+        self._current = self._loss = self._stream = self._timer = None
         self._waiting_word = False
 
     def lose(self, _lane: int) -> int:

@@ -242,16 +242,17 @@ class _Engine:
         self._set_alarm(now_s)
 
     def _send(self, seat: Seat, order: Assign | Evaluate, delay_s: float) -> None:
+        """Hand over an order, unless its seat is struck on the way: the coordinator counts it as lost."""
         life = self._lives[seat]
-        if delay_s > 0.0:
-            self.world.after(delay_s, lambda _: self._deliver(seat, order, life))
-        else:
-            self._deliver(seat, order, life)
 
-    def _deliver(self, seat: Seat, order: Assign | Evaluate, life: int) -> None:
-        """Hand over an order, unless its seat was struck since it was sent: the coordinator counts it as lost."""
-        if seat not in self._deaf and self._lives[seat] == life:
-            self.seats[seat].deliver(order)
+        def arrive(_: simpy.Event | None) -> None:
+            if seat not in self._deaf and self._lives[seat] == life:
+                self.seats[seat].deliver(order)
+
+        if delay_s > 0.0:
+            self.world.after(delay_s, arrive)
+        else:
+            arrive(None)
 
     def _set_alarm(self, now_s: float) -> None:
         """Wake up when a waiting seat wants to be asked, or a timed evaluation comes due."""

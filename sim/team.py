@@ -79,6 +79,14 @@ class Lane:
         self.position = 0
         self.step = self.rows = self.first = self.read = 0
 
+    def begin(self, assign: Assign, now_s: float) -> None:
+        """Start the pieces of an assignment that the lane has to itself."""
+        self.step = -1
+        self.position = 0
+        self.running = True
+        self._next(assign, assign.start, now_s)
+        self.shared.settle()
+
     def served(self, now_s: float) -> None:
         """A piece is computed: it takes effect, and the next one starts."""
         team, world = self._team, self._world
@@ -178,7 +186,7 @@ class CpuTeam:
         # What lanes look up of the assignment that they compute; `open` of them still do.
         self.assign: Assign = _NOTHING
         self.in_place = self.gradient = False
-        self.stride = self.stop = self.open = self.wrote = 0
+        self.stride = self.stop = self.pieces = self.open = self.wrote = 0
         self.begun_s = 0.0
         self._lanes = [Lane(world, self, index, costs[lane_socket(world.machine, index)]) for index in lanes]
         self._groups = _by_costs(self._lanes)
@@ -273,8 +281,14 @@ class CpuTeam:
         self.stride = batch * assign.lanes
         self.stop = assign.stop
         self.begun_s = now_s
-        self.open = count = min(assign.pieces, len(lanes))
-        whole = min(count, assign.rows // batch)
+        rows = assign.rows
+        self.pieces = -(-rows // batch)
+        if len(lanes) == 1:
+            self.open = 1
+            lanes[0].begin(assign, now_s)
+            return
+        self.open = count = min(self.pieces, len(lanes))
+        whole = min(count, rows // batch)
         first, start = assign.start, self.learner.start
         for position, lane in enumerate(lanes if count == len(lanes) else lanes[:count]):
             lane.position = position
@@ -315,7 +329,7 @@ class CpuTeam:
         """The last lane has done its pieces."""
         world, assign = self.world, self.assign
         self._current = None
-        in_place, pieces, rows = assign.work.write == "in_place", assign.pieces, assign.rows
+        in_place, pieces, rows = self.in_place, self.pieces, self.stop - assign.start
         world.recorder.flops["cpu"] += world.flops_per_row * rows
         self._waiting_word = not in_place
         result = Result(
