@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -16,17 +15,18 @@ from hetsgd.models.footprint import check_accelerator, check_host, host_bytes
 from hetsgd.models.learner import Learner
 from hetsgd.models.plan import Plan, ProgressSink
 from hetsgd.models.policy import Assign, Evaluate, Event, Fault, Loss, Merge, Recipe, Result, Seat
-from hetsgd.models.run import Progress, StopRule
 from hetsgd.models.trace import Trace
 from hetsgd.sim.device import Device
 from hetsgd.sim.faults import Injected, check_faults
+from hetsgd.sim.lane import SocketCosts
 from hetsgd.sim.links import Fabric
 from hetsgd.sim.merge_place import MergePlace
 from hetsgd.sim.record import Recorder
-from hetsgd.sim.team import CpuTeam, SocketCosts
+from hetsgd.sim.team import CpuTeam
+from hetsgd.sim.teller import Teller
 from hetsgd.sim.world import World
 
-_PROGRESS_EVERY_S: Final = 0.25
+_WORK: Final = ("pull", "compute", "evaluate")
 _LOOK_EVERY: Final = 256
 
 
@@ -81,8 +81,7 @@ class _Engine:
         self._gone: set[Seat] = set()
         self._deferred: list[tuple[Evaluate, Loss]] = []
         self._lives: dict[Seat, int] = dict.fromkeys(fleet.seats, 0)
-        self._progress = progress
-        self._progress_at_s = time.monotonic() + _PROGRESS_EVERY_S
+        self._teller = Teller(progress, self.coordinator)
         self.workers: dict[str, Device | CpuTeam] = {}
         self.seats: dict[Seat, Device | CpuTeam] = {}
         self._build()
@@ -120,7 +119,7 @@ class _Engine:
         self._turn(None)
         try:
             self._drive()
-            self._tell(always=True)
+            self._teller.tell(env.now, self.world.version, always=True)
         except KeyboardInterrupt:
             coordinator.stop("interrupted", env.now, "interrupted")
         return self._close()
@@ -135,7 +134,7 @@ class _Engine:
                     if coordinator.done:
                         return
                 self.recorder.trim()
-                self._tell()
+                self._teller.tell(self.world.env.now, self.world.version)
         except simpy.core.EmptySchedule:
             waits = "; ".join(f"{seat} waits: {reason}" for seat, reason in self.dispatcher.waits().items())
             at_s = self.world.env.now
@@ -320,37 +319,3 @@ class _Engine:
         else:
             self.dispatcher.lost(seat)
         self._turn("failed")
-
-    # -- progress -----------------------------------------------------------------------------------------------------
-
-    def _tell(self, *, always: bool = False) -> None:
-        wall_s = time.monotonic()
-        if self._progress is not None and (always or wall_s >= self._progress_at_s):
-            self._progress_at_s = wall_s + _PROGRESS_EVERY_S
-            self._progress(self._progress_now())
-
-    def _progress_now(self) -> Progress:
-        coordinator, now_s = self.coordinator, self.world.env.now
-        losses = [loss.train for loss in coordinator.losses if loss.computed]
-        examples = coordinator.cursor.epoch * coordinator.cursor.rows + coordinator.cursor.position
-        return Progress(
-            now_s=now_s,
-            epoch=coordinator.cursor.epoch,
-            examples=examples,
-            updates=self.world.version,
-            loss=losses[-1] if losses else None,
-            fraction=_fraction(self.plan.run.stop, now_s, examples / coordinator.cursor.rows, self.world.version),
-        )
-
-
-_WORK: Final = ("pull", "compute", "evaluate")
-
-
-def _fraction(stop: StopRule, now_s: float, epochs: float, updates: int) -> float:
-    """How far the nearest stop rule is, in [0, 1]."""
-    parts = [
-        done / whole
-        for done, whole in ((now_s, stop.seconds), (epochs, stop.epochs), (updates, stop.updates))
-        if whole is not None
-    ]
-    return min(1.0, max(parts))

@@ -280,7 +280,7 @@ def test_an_interrupt_from_progress_keeps_what_was_simulated(
     def interrupt(progress: Progress) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hetsgd.sim.engine._PROGRESS_EVERY_S", 0.0)
+    monkeypatch.setattr("hetsgd.sim.teller._EVERY_S", 0.0)
     of = plan(recipe("hogwild", cpu_batch=1), machine(noise=0.1, accelerators=0), stop=StopRule(seconds=1e6))
     trace = simulate(of, Diary(), progress=interrupt)
     assert trace.status == "interrupted"

@@ -148,7 +148,7 @@ def test_no_wall_clock_enters_virtual_time(machine: Make, plan: Make, monkeypatc
     of = plan(recipe("hogbatch", accelerator_batch=8, cpu_batch=1), machine(noise=0.3), stop=StopRule(epochs=3))
     usual = hashed(simulate(of, NoLearner()))
     ticks = iter(range(10**9))
-    monkeypatch.setattr("hetsgd.sim.engine.time.monotonic", lambda: next(ticks) * 1e6)
+    monkeypatch.setattr("hetsgd.sim.teller.time.monotonic", lambda: next(ticks) * 1e6)
     told: list[Progress] = []
     assert hashed(simulate(of, NoLearner(), progress=told.append)) == usual
     assert told
