@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from hetsgd import __version__
-from hetsgd.studies.commands import compare, listing, simulate, study, train, validate
+from hetsgd.studies.commands import compare, listing, simulate, study, trace, train, validate
 from hetsgd.studies.failure import (
     EXIT_BAD_INPUT,
     EXIT_DONE,
@@ -121,6 +121,7 @@ train.add(app)
 validate.add(app)
 study.add(app)
 compare.add(app)
+trace.add(app)
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

@@ -72,13 +72,25 @@ class _Study(_Table):
 def load_study(path: Path) -> Study:
     """The study in a TOML file.
 
-    Raises BadInput that names the file, the field, the rule and the value.
+    A name without a file of that name is a built-in study. Raises BadInput that names the file, the field, the rule
+    and the value.
     """
+    path = find_study(path)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise BadInput(f"{path}: a study file must be readable: {error.strerror or error}") from error
     return parse_study(text, str(path), path.stem)
+
+
+def find_study(path: Path) -> Path:
+    """The file of a study: the path itself, or that of the built-in study of this name."""
+    if path.exists():
+        return path
+    built_in = {file.stem: file for file in Path(__file__).parent.glob("*.toml")}
+    if str(path) in built_in:
+        return built_in[str(path)]
+    raise BadInput(f"{path}: no such file, nor a built-in study; {nearest(str(path), built_in)}")
 
 
 def parse_study(text: str, origin: str, name: str) -> Study:

@@ -20,7 +20,7 @@ def add(app: typer.Typer) -> None:
 
 
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study, a TOML file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study: a TOML file, or quickstart.")],
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder; default out/NAME.")] = None,
     workers: Annotated[
         int | None, typer.Option("--workers", metavar="N", help="Processes for simulated runs; default: all cores.")
@@ -43,7 +43,7 @@ def run(
     from hetsgd.studies.report import write_report
     from hetsgd.studies.runner import Runner, check_workers
     from hetsgd.studies.screen import say
-    from hetsgd.studies.study_file import load_study
+    from hetsgd.studies.study_file import find_study, load_study
     from hetsgd.studies.study_folder import write_study
 
     study = load_study(file)
@@ -57,7 +57,7 @@ def run(
         check_folder(folder)
     runner = Runner(folder=folder, learner=study.learner, workers=count, cluster=cluster)
     result = run_campaign(study, runner)
-    write_study(folder, result, file.read_text(encoding="utf-8"))
+    write_study(folder, result, find_study(file).read_text(encoding="utf-8"))
     say("report: drawing the figures")
     path = write_report(folder, result)
     for line in answer_lines(result):

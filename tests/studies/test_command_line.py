@@ -15,6 +15,7 @@ from hetsgd.studies.main import app
 HEAVY = {"numpy", "pandas", "networkx", "simpy", "torch", "seaborn", "matplotlib", "scipy", "pyarrow"}
 COMMANDS = (
     ("list",), ("simulate",), ("train",), ("validate",), ("compare",), ("study", "run"), ("study", "report"),
+    ("trace",),
 )  # fmt: skip
 
 
@@ -112,10 +113,12 @@ BAD_INPUTS: list[tuple[tuple[str, ...], list[str]]] = [
     (("validate", "--policies", " , "), ["--policies", "commas"]),
     (("validate", "--policies", "hogwild,hogwild"), ["two have the same label"]),
     (("compare", "{folder}", "{folder}"), ["holds neither run.json nor study.json"]),
-    (("study", "run", "nowhere.toml"), ["nowhere.toml", "No such file"]),
+    (("study", "run", "nowhere.toml"), ["nowhere.toml", "no such file"]),
     (("study", "report", "{folder}"), ["holds no study.json"]),
     (("study", "run", "{study}", "--workers", "0"), ["--workers must be >= 1, got 0"]),
     (("study", "run", "{study}", "--cluster", "localhost"), ["--cluster", "tcp://host:8786", "'localhost'"]),
+    (("trace", "{folder}", "--perfetto", "t.json"), ["run.json", "no such file"]),
+    (("study", "run", "quikstart"), ["quikstart", "did you mean 'quickstart'"]),
     (("list", "planets"), ["planets", "machines"]),
 ]  # fmt: skip
 

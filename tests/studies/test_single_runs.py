@@ -112,6 +112,22 @@ def test_compare_shows_inputs_that_differ_first_then_results(
     assert "Inputs: the same." in same.stdout
 
 
+def test_a_trace_becomes_a_timeline_with_a_track_for_every_place(
+    simulated: tuple[dict[str, Any], Path], tmp_path: Path
+) -> None:
+    record, out = simulated
+    child = run("trace", str(out), "--perfetto", str(tmp_path / "t.json"))
+    assert child.returncode == 0, child.stderr
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    tracks = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert {"gpu0", "merge"} <= tracks
+    computing = [event for event in events if event["ph"] == "X" and event["name"] == "compute"]
+    # Microseconds of all compute spans of the one device are its utilization.
+    busy_s = sum(event["dur"] for event in computing) / 1e6
+    assert busy_s / record["elapsed_s"] == pytest.approx(record["utilization"]["accelerator"], rel=1e-6)
+    assert any(event["ph"] == "C" and event["name"] == "training loss" for event in events)
+
+
 def test_a_diverged_run_is_a_result() -> None:
     child = run("simulate", *QUICK, "--set", "run.learning_rate=1e38", "--epochs", "1", "--json")
     assert child.returncode == 0, child.stderr
@@ -171,3 +187,26 @@ def _until_working(process: psutil.Process, cpu_s: float = 3.5) -> None:
             return
         time.sleep(0.1)
     raise AssertionError("the run never began")
+
+
+def test_validate_prints_predicted_beside_measured() -> None:
+    words = ["validate", "--policies", "minibatch,hogwild", "--repeats", "2", "--seconds", "0.3"]
+    words += [
+        "--set",
+        "run.evaluation=deferred",
+        "--set",
+        "run.evaluate_every_s=0.02",
+        "--set",
+        "run.learning_rate=0.02",
+    ]
+    child = run(*words, "--json")
+    assert child.returncode == 0, child.stderr
+    found = json.loads(child.stdout)
+    assert (found["schema"], found["repeats"]) == ("hetsgd.validation/1", 2)
+    assert set(found["policies"]) == {"minibatch", "hogwild"}
+    rates = found["policies"]["hogwild"]["examples_per_s"]
+    assert rates["predicted"] > 0.0
+    assert len(rates["measured"]["values"]) == 2
+    assert rates["error"] == pytest.approx(rates["predicted"] / rates["measured"]["mean"] - 1.0)
+    assert found["verdict"].startswith("On local ") or "not established" in found["verdict"]
+    assert found["policies"]["hogwild"]["update_share.cpu"]["measured"]["mean"] == 1.0
