@@ -72,30 +72,45 @@ class Runner:
             folder = folders[task.case] = self.folder_of(task.case, ready)
             if not _there(folder):
                 jobs[folder] = Job(ask=self._ask(task), plan=ready.plan, folder=folder), task.case
-        if len(jobs) < len(folders):
-            say(f"{title}: {len(folders) - len(jobs)} of {len(folders)} runs are there already")
+        runs = len(set(folders.values()))
+        if len(jobs) < runs:
+            say(f"{title}: {runs - len(jobs)} of {runs} runs are there already")
         if jobs:
             self._perform_all(title, [job for job, _ in jobs.values()], [case for _, case in jobs.values()])
         return {case: read_run(folder) for case, folder in folders.items() if _there(folder)}
 
     def measure(self, title: str, tasks: Sequence[Task]) -> dict[Case, StoredRun]:
         """Run real tasks one after the other, in the order given (the caller interleaves repeats)."""
-        from hetsgd.studies.execute import run_real
-
         found: dict[Case, StoredRun] = {}
         with Meter(title, len(tasks)) as meter:
             for number, task in enumerate(tasks):
                 ready = resolve(replace(self._ask(task), learner="real"))
                 folder = self.folder_of(task.case, ready)
                 meter.at(number, task.case.words())
-                if not _there(folder):
-                    finished = run_real(ready)
-                    record = finished.record()
-                    if record["status"] == "interrupted":
-                        raise KeyboardInterrupt
-                    finished.save(folder, record)
-                found[task.case] = read_run(folder)
+                if _there(folder) or self._measure_one(task.case, ready, folder):
+                    found[task.case] = read_run(folder)
         return found
+
+    def _measure_one(self, case: Case, ready: Ready, folder: Path) -> bool:
+        """Run for real and save; a run that breaks is told and costs neither the others nor the report."""
+        from hetsgd.studies.execute import run_real
+
+        try:
+            finished = run_real(ready)
+        except BadInput:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever breaks a run on hardware breaks that run alone
+            self._failed("real runs", case, f"{type(error).__name__}: {error}")
+            return False
+        record = finished.record()
+        if record["status"] == "interrupted":
+            raise KeyboardInterrupt
+        finished.save(folder, record)
+        return True
+
+    def _failed(self, title: str, case: Case, error: str) -> None:
+        self.failures.append(f"{case.words()}: {error}")
+        say(f"{title}: {self.failures[-1]}")
 
     def _machine(self, name: str) -> str:
         """The machine file that stands for `local` in this folder: measured once, the same for every later run."""
@@ -132,8 +147,7 @@ class Runner:
                 for number, outcome in enumerate(outcomes, start=1):
                     case = cases[outcome.index]
                     if outcome.error:
-                        self.failures.append(f"{case.words()}: {outcome.error}")
-                        say(f"{title}: {self.failures[-1]}")
+                        self._failed(title, case, outcome.error)
                     meter.at(number, f"{number} of {len(jobs)}, {case.label} on {case.machine}")
             finally:
                 outcomes.close()
