@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from hetsgd.studies.answer import answer_lines, not_established
 from hetsgd.studies.campaign import StudyResult
 from hetsgd.studies.case import versions
+from hetsgd.studies.input_tables import input_tables
 from hetsgd.studies.interval import percent
-from hetsgd.studies.tables import input_tables, result_tables
+from hetsgd.studies.tables import result_tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

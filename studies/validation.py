@@ -162,7 +162,7 @@ class Validation:
                 "reached in every run of both engines."
             )
         tau = self.kendall_tau
-        order = "" if tau is None else f" The rankings of {len(rows)} policies agree with Kendall's tau {tau:.2f}."
+        order = "" if tau is None else f" Kendall's tau of the two rankings ({len(rows)} policies): {tau:.2f}."
         beside = "" if floor is None else f", {_beside(error, floor)} (two real runs differ by {percent(floor)})"
         same, winner = self._winner(rows)
         return (
