@@ -24,6 +24,7 @@ from hetsgd.models.plan import Plan
 from hetsgd.models.policies import recipe
 from hetsgd.models.policy import LaneMode
 from hetsgd.models.run import RunSettings, StopRule
+from hetsgd.real.features import Batch
 from hetsgd.real.network import Network
 from hetsgd.real.replay import ReplayLearner, TorchThreads
 from hetsgd.sim import simulate
@@ -54,12 +55,12 @@ def _replayed(policy: str, lanes_mode: LaneMode) -> tuple[float, list[Call]]:
     losses_s = 0.0
 
     class Recording(Network):
-        def step(self, w_P: Tensor, x_BF: Tensor, y: Tensor, rate: float, decay: float = 0.0) -> None:
+        def step(self, w_P: Tensor, x_BF: Batch, y: Tensor, rate: float, decay: float = 0.0) -> None:
             before = len(calls)
             super().step(w_P, x_BF, y, rate, decay)
             calls[before:] = [("step", x_BF.shape[0])]  # what a step calls itself is part of it
 
-        def gradient(self, w_P: Tensor, x_BF: Tensor, y: Tensor, out_P: Tensor) -> None:
+        def gradient(self, w_P: Tensor, x_BF: Batch, y: Tensor, out_P: Tensor) -> None:
             calls.append(("gradient", x_BF.shape[0]))
             super().gradient(w_P, x_BF, y, out_P)
 
@@ -71,7 +72,7 @@ def _replayed(policy: str, lanes_mode: LaneMode) -> tuple[float, list[Call]]:
             calls.append(("accumulate", stop - first))
             super().accumulate(target_P, workspace, first, stop, *factors)
 
-        def loss(self, w_P: Tensor, x_BF: Tensor, y: Tensor) -> Any:
+        def loss(self, w_P: Tensor, x_BF: Batch, y: Tensor) -> Any:
             nonlocal losses_s
             start_s = time.perf_counter()
             result = super().loss(w_P, x_BF, y)

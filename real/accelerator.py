@@ -18,14 +18,16 @@ from torch import Tensor
 
 from hetsgd.real.child import Child, main
 from hetsgd.real.devices import open_device
-from hetsgd.real.losses import NOTHING, Sums, add, sum_rows
+from hetsgd.real.features import room_for
+from hetsgd.real.loss_sum import LossSum
+from hetsgd.real.losses import Halted, sum_rows
 from hetsgd.real.messages import GRADIENT, IN_PLACE, KEEP, OWN, Order, Report, ReportKind
 from hetsgd.real.network import Network
-from hetsgd.real.rows import Rows, room_for
+from hetsgd.real.parts import Part, shared_parts
+from hetsgd.real.rows import rows_at
 from hetsgd.real.slots import Slots
 
 _now = time.perf_counter
-_EVALUATED_ROWS: Final = 4096
 _WARM_STEPS: Final = 3
 _WARM_S: Final = 0.05
 _PINNED: Final = ("cuda", "xpu")
@@ -55,8 +57,8 @@ class Accelerator:
         self._pinned = self._device.type in _PINNED
         self._decay = setup.weight_decay
         self._network = Network(setup.workload, device=self._device, max_batch=1)
-        self._rows = Rows(memory, child.data)
-        self._test = torch.from_numpy(child.data["test_x"]), torch.from_numpy(child.data["test_y"])
+        self._data = shared_parts(child.data, setup.workload, multiply=False)
+        self._orders = [torch.from_numpy(order) for order in memory["orders"]]
         self._model = torch.from_numpy(memory["parameters"])
         self._own = torch.from_numpy(memory["own"][setup.worker_index])
         self._own_version = memory["own_version"][setup.worker_index]
@@ -93,10 +95,9 @@ class Accelerator:
         rows = order.stop - order.start
         if loaded.x_BF is None or loaded.y_B is None or rows > loaded.x_BF.shape[0]:
             size = room_for(rows)
-            loaded.x_BF, loaded.y_B = (
-                torch.empty((size, *like.shape[1:]), dtype=like.dtype, device=self._device)
-                for like in (self._rows.x_NF, self._rows.y_N)
-            )
+            features, y = self._data.train.features, self._data.train.y
+            loaded.x_BF = torch.empty((size, features.width), dtype=features.dtype, device=self._device)
+            loaded.y_B = torch.empty((size, *y.shape[1:]), dtype=y.dtype, device=self._device)
             loaded.staging = None
             if self._asynchronous:
                 loaded.staging = (
@@ -105,11 +106,13 @@ class Accelerator:
                 )
         loaded.rows = rows
         x_BF, y_B = loaded.x_BF[:rows], loaded.y_B[:rows]
+        slot = order.rows_slot
+        where = rows_at(self._orders[slot] if slot >= 0 else None, order.start, order.stop)
         if loaded.staging is None or self._copies is None:
-            self._rows.gather(order, order.start, order.stop, x_BF, y_B)
+            self._data.train.put(where, x_BF, y_B)
             return
         host_x, host_y = (part[:rows] for part in loaded.staging)
-        self._rows.gather(order, order.start, order.stop, host_x, host_y)
+        self._data.train.put(where, host_x, host_y)
         with self._copies:
             x_BF.copy_(host_x, non_blocking=self._pinned)
             y_B.copy_(host_y, non_blocking=self._pinned)
@@ -228,9 +231,10 @@ class Accelerator:
         self._to_device(self._snapshot if order.source else self._model)
         snapped = _now()
         child.log.add("pull", began, snapped, id_=order.id, read=read, bytes_=self._model.nbytes)
-        train = self._sums(order, self._rows.x_NF, self._rows.y_N, order.start, order.stop)
-        test = self._sums(order, *self._test, order.test_start, order.test_stop)
-        if train is None or test is None:
+        try:
+            train = self._sums(order, self._data.train, order.start, order.stop)
+            test = self._sums(order, self._data.test, order.test_start, order.test_stop)
+        except Halted:
             return None
         self._last_end_s = ended = _now()
         child.log.add("evaluate", snapped, ended, id_=order.id)
@@ -240,22 +244,15 @@ class Accelerator:
             read=read,
             start_s=began,
             end_s=ended,
-            train=train,
-            test=test,
+            train=train.numbers,
+            test=test.numbers,
         )
 
-    def _sums(self, order: Order, x_NF: Tensor, y_N: Tensor, start: int, stop: int) -> Sums | None:
-        total = NOTHING
-        for low in range(start, stop, _EVALUATED_ROWS):
-            high = min(low + _EVALUATED_ROWS, stop)
-            x_BF, y_B = (part[low:high].to(self._device, copy=True) for part in (x_NF, y_N))
-            part = sum_rows(
-                self._network, self._replica, x_BF, y_B, lambda: self._child.halted(order.serial, _now())
-            )  # fmt: skip
-            if part is None:
-                return None
-            total = add(total, part)
-        return total
+    def _sums(self, order: Order, part: Part, start: int, stop: int) -> LossSum:
+        def halted() -> bool:
+            return self._child.halted(order.serial, _now())
+
+        return sum_rows(self._network, self._replica, part, start, stop, halted=halted, onto=self._device)
 
     def warm(self, order: Order) -> None:
         """Load, steps and gradients of the batch size on the replica alone, until code and memory are warm."""

@@ -28,9 +28,9 @@ from hetsgd.real.launch import launcher
 from hetsgd.real.logs import UpdateCounter
 from hetsgd.real.loop import Loop
 from hetsgd.real.merge_place import MergePlace
+from hetsgd.real.parts import check_data
 from hetsgd.real.places import declare, logs_of
 from hetsgd.real.row_orders import RowOrders
-from hetsgd.real.run_memory import check_data
 from hetsgd.real.versions import end_s, write_logs
 from hetsgd.real.workforce import ChildLost, Interrupted, Workforce
 

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from hetsgd.real.dataset_tensors import EpochRows, Span
 from hetsgd.real.network import Network, subtract
+from hetsgd.real.parts import Part
+from hetsgd.real.rows import EpochRows, Span
+from hetsgd.real.sparse_batch import SparseBatch
 from hetsgd.real.workspace import Workspace
 
 
@@ -45,8 +47,9 @@ class Factors:
 class GradientPieces:
     """Computes pieces and adds them to vectors; owns the memory of both. `vector` and `give` recycle vectors."""
 
-    def __init__(self, network: Network, rows: EpochRows) -> None:
+    def __init__(self, network: Network, part: Part, rows: EpochRows) -> None:
         self._network = network
+        self._part = part
         self._rows = rows
         self._vectors: list[Tensor] = []
         self._workspaces: dict[int, list[Workspace]] = {}
@@ -61,7 +64,7 @@ class GradientPieces:
 
     def step(self, model_P: Tensor, piece: Piece, rate: float, decay: float) -> None:
         """The piece's gradient at the model as it is, applied to it at once: the same bits as computed and added."""
-        x_BF, y = self._rows.batch(piece.span)
+        x_BF, y = self._part.take(self._rows.at(piece.span))
         self._network.step(model_P, x_BF, y, rate, decay)
 
     def compute(self, model_P: Tensor, pieces: Sequence[Piece]) -> None:
@@ -75,7 +78,7 @@ class GradientPieces:
         rows = 0
         for piece in pieces:
             if piece.rows > limit:
-                x_BF, y = self._rows.batch(piece.span)
+                x_BF, y = self._part.take(self._rows.at(piece.span))
                 piece.gradient_P = self.vector()
                 self._network.gradient(model_P, x_BF, y, piece.gradient_P)
                 continue
@@ -91,8 +94,10 @@ class GradientPieces:
         capacity = 1 << (rows - 1).bit_length()
         spare = self._workspaces.setdefault(capacity, [])
         workspace = spare.pop() if spare else self._network.workspace(capacity)
-        y = self._rows.gather([piece.span for piece in pieces], workspace.views(0, rows).x_BF)
-        self._network.factors(model_P, y, workspace, rows)
+        where = self._rows.at_all([piece.span for piece in pieces])
+        x = self._part.features.put(where, workspace.views(0, rows).x_BF)
+        workspace.sparse = x if isinstance(x, SparseBatch) else None
+        self._network.factors(model_P, self._part.targets(where), workspace, rows)
         factors, low = Factors(workspace, len(pieces)), 0
         for piece in pieces:
             piece.factors, piece.low = factors, low

@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 
 from hetsgd.real.child import Child, main
-from hetsgd.real.losses import sum_rows
+from hetsgd.real.features import Batch, room_for
+from hetsgd.real.losses import Halted, sum_rows
 from hetsgd.real.messages import GRADIENT, IN_PLACE, KEEP, OWN, Order, Report, ReportKind
 from hetsgd.real.network import Network
-from hetsgd.real.rows import Rows, room_for
+from hetsgd.real.parts import shared_parts
+from hetsgd.real.rows import rows_at
 from hetsgd.real.slots import Slots
 
 _now = time.perf_counter
@@ -36,8 +38,8 @@ class Lane:
         setup, memory = child.setup, child.memory
         self._child = child
         self._network = Network(setup.workload, max_batch=1)
-        self._rows = Rows(memory, child.data)
-        self._test = torch.from_numpy(child.data["test_x"]), torch.from_numpy(child.data["test_y"])
+        self._data = shared_parts(child.data, setup.workload, multiply=True)
+        self._orders = [torch.from_numpy(order) for order in memory["orders"]]
         self._decay = setup.weight_decay
         self._model = torch.from_numpy(memory["parameters"])
         self._own = torch.from_numpy(memory["own"][setup.worker_index])
@@ -49,6 +51,11 @@ class Lane:
         self._starts = [[torch.from_numpy(slots.start(s, p)) for p in range(slots.lanes)] for s in range(slots.count)]
         self._reads = [torch.from_numpy(slots.read(s)) for s in range(slots.count)]
         self._arrived = memory["arrived"][:, 0]
+
+    def _take(self, order: Order, start: int, stop: int) -> tuple[Batch, Tensor]:
+        """Features and targets of positions [start, stop) of the epoch's order, valid until the next call."""
+        slot = order.rows_slot
+        return self._data.train.take(rows_at(self._orders[slot] if slot >= 0 else None, start, stop))
 
     def prepare(self, order: Order) -> None:
         """Make room for the batch; a lane reads its rows where they lie."""
@@ -85,7 +92,7 @@ class Lane:
         self, order: Order, chunks: list[tuple[int, int]], target: Tensor, *, in_place: bool
     ) -> tuple[int, float] | None:
         """Steps on a model; the version that the first one read and when the last one ended, None if broken off."""
-        child, rows, rate, decay = self._child, self._rows, order.rate, self._decay
+        child, take, rate, decay = self._child, self._take, order.rate, self._decay
         version, add, halted, step = child.counter.version, child.log.add, child.halted, self._network.step
         first, ended = -1, 0.0
         for start, stop in chunks:
@@ -93,7 +100,7 @@ class Lane:
             if halted(order.serial, began):
                 return None
             read = version() if in_place else 0
-            x_BF, y_B = rows.take(order, start, stop)
+            x_BF, y_B = take(order, start, stop)
             step(target, x_BF, y_B, rate, decay)
             ended = _now()
             add("compute", began, ended, id_=order.id, read=read, rows=stop - start, update=in_place)
@@ -113,7 +120,7 @@ class Lane:
                 return None
             read = child.counter.version()
             start_P.copy_(self._model)
-            x_BF, y_B = self._rows.take(order, start, stop)
+            x_BF, y_B = self._take(order, start, stop)
             self._network.gradient(start_P, x_BF, y_B, out)
             ended = _now()
             child.log.add("compute", began, ended, id_=order.id, read=read, rows=stop - start)
@@ -172,11 +179,15 @@ class Lane:
             began_loss = _now()
         else:
             began_loss = began
-        x_NF, y_N = self._rows.x_NF[order.start : order.stop], self._rows.y_N[order.start : order.stop]
-        test_x, test_y = (part[order.test_start : order.test_stop] for part in self._test)
-        train = sum_rows(self._network, model, x_NF, y_N, lambda: child.halted(order.serial, _now()))
-        test = sum_rows(self._network, model, test_x, test_y, lambda: child.halted(order.serial, _now()))
-        if train is None or test is None:
+        network, data = self._network, self._data
+
+        def halted() -> bool:
+            return child.halted(order.serial, _now())
+
+        try:
+            train = sum_rows(network, model, data.train, order.start, order.stop, halted=halted)
+            test = sum_rows(network, model, data.test, order.test_start, order.test_stop, halted=halted)
+        except Halted:
             return None
         ended = _now()
         child.log.add("evaluate", began_loss, ended, id_=order.id)
@@ -186,15 +197,15 @@ class Lane:
             read=read,
             start_s=began,
             end_s=ended,
-            train=train,
-            test=test,
+            train=train.numbers,
+            test=test.numbers,
         )
 
     def warm(self, order: Order) -> None:
         """Steps and gradients of the batch size on copies, until code and memory are warm."""
         self.prepare(order)
         scratch, out = self._model.clone(), torch.empty_like(self._model)
-        chunk = self._rows.take(order, order.start, order.stop)
+        chunk = self._take(order, order.start, order.stop)
         began = _now()
         for _ in range(_WARM_STEPS):
             if order.write == GRADIENT:

@@ -2,63 +2,59 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import torch
 from torch import Tensor
 
 from hetsgd.models.policy import Loss
+from hetsgd.real.loss_sum import LossSum
 from hetsgd.real.messages import Report
 from hetsgd.real.network import Network
+from hetsgd.real.parts import Part
 
-Sums = tuple[float, ...]
-"""Loss, rows, labels hit, false alarms and misses, each summed over rows."""
-
-NOTHING: Final[Sums] = (0.0,) * 5
 _PIECES: Final = 8  # pieces of a network's loss between two looks at whether to stop
+_MOVED_ROWS: Final = 4096  # rows that are copied onto a device at a time
+_NO_ROWS: Final = LossSum()
 
 
-def sum_rows(network: Network, w_P: Tensor, x_BF: Tensor, y: Tensor, halted: Callable[[], bool]) -> Sums | None:
-    """The sums over these rows; None when `halted` said so on the way."""
-    total = NOTHING
-    piece = network.loss_rows * _PIECES
-    for low in range(0, x_BF.shape[0], piece):
-        if halted():
-            return None
-        part = network.loss(w_P, x_BF[low : low + piece], y[low : low + piece])
-        total = add(total, (part.loss, part.rows, part.hits, part.false_alarms, part.misses))
+class Halted(Exception):
+    """A loss was broken off."""
+
+
+def sum_rows(
+    network: Network, w_P: Tensor, part: Part, start: int, stop: int, *, halted: Callable[[], bool] | None = None,
+    onto: torch.device | None = None,
+) -> LossSum:  # fmt: skip
+    """The sum over rows [start, stop) in file order.
+
+    The rows are copied `onto` a device piece by piece where one is given.
+    Raises Halted when `halted` says so on the way.
+    """
+    total, piece = _NO_ROWS, network.loss_rows * _PIECES
+    if onto is not None:
+        piece = min(piece, _MOVED_ROWS)
+    for low in range(start, stop, piece):
+        if halted is not None and halted():
+            raise Halted
+        x, y = part.take(slice(low, min(low + piece, stop)))
+        if onto is not None and isinstance(x, Tensor):
+            x, y = x.to(onto, copy=True), y.to(onto, copy=True)
+        total += network.loss(w_P, x, y)
     return total
 
 
-def add(one: Sums, other: Sums) -> Sums:
-    """The sums over the rows of both.
-
-    >>> add((1.0, 2.0, 1.0, 1.0, 1.0), (0.5, 1.0, 1.0, 0.0, 0.0))
-    (1.5, 3.0, 2.0, 1.0, 1.0)
-    """
-    return tuple(a + b for a, b in zip(one, other, strict=True))
-
-
-def mean_and_score(sums: Sums) -> tuple[float, float]:
-    """Mean loss, and accuracy or micro-averaged F1; nan without rows.
-
-    >>> mean_and_score((2.0, 4.0, 3.0, 1.0, 1.0))
-    (0.5, 0.75)
-    """
-    loss, rows, hits, false_alarms, misses = sums
-    labels = 2 * hits + false_alarms + misses
-    return (loss / rows if rows else math.nan), (2 * hits / labels if labels else math.nan)
+def loss_of_sums(train: LossSum, test: LossSum, *, at_s: float, end_s: float, epoch: int, update: int) -> Loss:
+    """The loss that sums over all training and all test rows make."""
+    return Loss(
+        at_s=at_s, epoch=epoch, update=update, end_s=end_s, train=train.mean, test=test.mean,
+        train_score=train.score, test_score=test.score,
+    )  # fmt: skip
 
 
 def loss_of(reports: Sequence[Report], *, at_s: float, end_s: float, epoch: int, update: int) -> Loss:
     """The loss that the reports of all parts make together."""
-    train, test = NOTHING, NOTHING
-    for report in reports:
-        train, test = add(train, report.train), add(test, report.test)
-    train_loss, train_score = mean_and_score(train)
-    test_loss, test_score = mean_and_score(test)
-    return Loss(
-        at_s=at_s, epoch=epoch, update=update, end_s=end_s, train=train_loss, test=test_loss,
-        train_score=train_score, test_score=test_score,
-    )  # fmt: skip
+    train = sum((LossSum.of(report.train) for report in reports), _NO_ROWS)
+    test = sum((LossSum.of(report.test) for report in reports), _NO_ROWS)
+    return loss_of_sums(train, test, at_s=at_s, end_s=end_s, epoch=epoch, update=update)

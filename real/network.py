@@ -9,13 +9,15 @@ Shapes: B rows of a batch, F features, I inputs and O outputs of a layer (F and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from hetsgd.models.workload import Activation, Workload
+from hetsgd.real.features import Batch
+from hetsgd.real.loss_sum import LossSum
+from hetsgd.real.sparse_batch import SparseBatch
 from hetsgd.real.workspace import Layers, RowViews, Workspace, layer_views
 
 _CACHED_VECTORS = 64
@@ -50,43 +52,14 @@ _THROUGH: dict[Activation, Callable[[Tensor, Tensor], None]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossSum:
-    """Loss summed over `rows`, and what the score needs.
-
-    `hits`: labels predicted and true, `false_alarms`: predicted only, `misses`: true only. With one label per
-    row a wrong row is one of each, so that micro-averaged F1 is the accuracy.
-    """
-
-    loss: float
-    rows: int
-    hits: int
-    false_alarms: int
-    misses: int
-
-    @property
-    def mean(self) -> float:
-        """Mean loss per row; nan without rows."""
-        return self.loss / self.rows if self.rows else float("nan")
-
-    @property
-    def score(self) -> float:
-        """Accuracy (one label per row) or micro-averaged F1, 2 hits / (2 hits + false alarms + misses).
-
-        >>> LossSum(loss=1.0, rows=4, hits=3, false_alarms=1, misses=1).score
-        0.75
-        """
-        total = 2 * self.hits + self.false_alarms + self.misses
-        return 2 * self.hits / total if total else float("nan")
-
-
 class Network:
     """Gradients, steps and losses of a workload's network; parameters are a flat vector w_P that the caller owns.
 
-    `x` is (B, F) at the workload's precision; `y` is (B,) int64 class indices (softmax loss) or (B, O) labels 0/1
-    at the workload's precision (sigmoid loss); everything lies on `device`. B is at most `max_batch`, except for
-    `loss`. Gradients are means over the rows. One object serves one thread. Buffers for `max_batch` rows are made
-    at the first step and stay where they are; with `grow` they follow the largest batch seen so far instead.
+    `x` is (B, F) at the workload's precision, on the CPU a SparseBatch too; `y` is (B,) int64 class indices (softmax
+    loss) or (B, O) labels 0/1 at the workload's precision (sigmoid loss); everything lies on `device`. B is at most
+    `max_batch`, except for `loss`. Gradients are means over the rows. One object serves one thread. Buffers for
+    `max_batch` rows are made at the first step and stay where they are; with `grow` they follow the largest batch
+    seen so far instead.
 
     Raises ValueError when a batch is larger than `max_batch` or a vector has not P parameters.
     """
@@ -113,12 +86,13 @@ class Network:
         self._gradient: Tensor | None = None
         self._loss_buffers: tuple[Tensor, Tensor] | None = None
         budget = _LOSS_ELEMENTS_CPU if self.device.type == "cpu" else _LOSS_ELEMENTS_ACCELERATOR
-        self.loss_rows = max(64, budget // max(workload.widths))
+        widest = max(workload.widths[1:] if workload.multiplies_sparse else workload.widths)
+        self.loss_rows = max(64, budget // widest)
         """Rows of one piece of a loss computation."""
 
     # -- training -------------------------------------------------------------------------------------------------
 
-    def gradient(self, w_P: Tensor, x_BF: Tensor, y: Tensor, out_P: Tensor) -> None:
+    def gradient(self, w_P: Tensor, x_BF: Batch, y: Tensor, out_P: Tensor) -> None:
         """Write the mean gradient of the batch into `out_P`."""
         rows = x_BF.shape[0]
         views = self._views(rows)
@@ -127,7 +101,7 @@ class Network:
         self._last_delta(y, views)
         self._backward(layers, x_BF, views, self.layers(out_P), 1.0 / rows, 0.0)
 
-    def step(self, w_P: Tensor, x_BF: Tensor, y: Tensor, rate: float, decay: float = 0.0) -> None:
+    def step(self, w_P: Tensor, x_BF: Batch, y: Tensor, rate: float, decay: float = 0.0) -> None:
         """One step in place: w = (1 - rate decay) w - rate gradient(w).
 
         The gradient is that of w as it was, unless others write w meanwhile: each layer is written right after
@@ -148,13 +122,13 @@ class Network:
         self._backward(layers, x_BF, views, layers, -rate / rows, beta)
 
     def factors(self, w_P: Tensor, y: Tensor, workspace: Workspace, rows: int) -> None:
-        """Forward and backward pass of the first `rows` rows of `workspace.x_BF`, without forming a gradient.
+        """Forward and backward pass of the first `rows` rows of `workspace.x`, without forming a gradient.
 
         Afterwards `accumulate` adds the gradient of any of these rows to a vector.
         """
         views = workspace.views(0, rows)
         layers = self.layers(w_P)
-        x_BF = views.x_BF
+        x_BF = views.x_BF if workspace.sparse is None else workspace.sparse
         self._forward(layers, x_BF, views)
         self._last_delta(y, views)
         self._backward(layers, x_BF, views, None, 0.0, 1.0)
@@ -163,14 +137,15 @@ class Network:
         self, target_P: Tensor, workspace: Workspace, first: int, stop: int, alpha: float, beta: float
     ) -> None:
         """target = beta target + alpha (sum of the gradients of rows [first, stop) of a filled workspace)."""
-        views = workspace.views(first, stop)
+        views, sparse = workspace.views(first, stop), workspace.sparse
         inputs_t = (views.x_FB, *views.outputs_t)
-        for (weights_IO, _, bias_O), input_IB, delta_BO, delta_OB in zip(
-            self.layers(target_P), inputs_t, views.deltas, views.deltas_t, strict=False
-        ):
-            weights_IO.addmm_(input_IB, delta_BO, beta=beta, alpha=alpha)
+        for k, (weights_IO, _, bias_O) in enumerate(self.layers(target_P)):
+            if k or sparse is None:
+                weights_IO.addmm_(inputs_t[k], views.deltas[k], beta=beta, alpha=alpha)
+            else:
+                sparse[first:stop].add_gradient(weights_IO, views.deltas[k], alpha, beta)
             if bias_O is not None:
-                bias_O.addmv_(delta_OB, views.ones_B, beta=beta, alpha=alpha)
+                bias_O.addmv_(views.deltas_t[k], views.ones_B, beta=beta, alpha=alpha)
 
     # -- vectors and buffers --------------------------------------------------------------------------------------
 
@@ -179,8 +154,9 @@ class Network:
         return torch.zeros(self.parameters, dtype=self.dtype, device=self.device)
 
     def workspace(self, rows: int) -> Workspace:
-        """A new workspace for up to `rows` rows with a buffer for the rows themselves."""
-        return Workspace(self.workload, rows, self.dtype, self.device, own_rows=True)
+        """A new workspace for up to `rows` rows, with a buffer for the rows themselves unless they stay sparse."""
+        own_rows = not self.workload.multiplies_sparse
+        return Workspace(self.workload, rows, self.dtype, self.device, own_rows=own_rows)
 
     def layers(self, w_P: Tensor) -> Layers:
         """Views of a flat vector: per layer its weights (I, O), their transpose and its bias (O,) or None."""
@@ -203,12 +179,14 @@ class Network:
 
     # -- passes ---------------------------------------------------------------------------------------------------
 
-    def _forward(self, layers: Layers, x_BF: Tensor, views: RowViews) -> None:
+    def _forward(self, layers: Layers, x_BF: Batch, views: RowViews) -> None:
         activate, last = self._activate, len(layers) - 1
         input_BI = x_BF
         for k, (weights_IO, _, bias_O) in enumerate(layers):
             output_BO = views.outputs[k]
-            if bias_O is None:
+            if isinstance(input_BI, SparseBatch):
+                input_BI.times(weights_IO, bias_O, output_BO)
+            elif bias_O is None:
                 torch.mm(input_BI, weights_IO, out=output_BO)
             else:
                 torch.addmm(bias_O, input_BI, weights_IO, out=output_BO)
@@ -227,7 +205,7 @@ class Network:
             delta_BO.sub_(y)
 
     def _backward(
-        self, layers: Layers, x_BF: Tensor, views: RowViews, target: Layers | None, alpha: float, beta: float
+        self, layers: Layers, x_BF: Batch, views: RowViews, target: Layers | None, alpha: float, beta: float
     ) -> None:
         """Deltas of all layers; target = beta target + alpha (sum of the gradients of the rows), layer by layer."""
         deltas, through = views.deltas, self._through
@@ -239,14 +217,18 @@ class Network:
             if target is None:
                 continue
             weights_IO, _, bias_O = target[k]
-            input_IB = views.outputs_t[k - 1] if k else x_BF.t()
-            weights_IO.addmm_(input_IB, delta_BO, beta=beta, alpha=alpha)
+            if k:
+                weights_IO.addmm_(views.outputs_t[k - 1], delta_BO, beta=beta, alpha=alpha)
+            elif isinstance(x_BF, SparseBatch):
+                x_BF.add_gradient(weights_IO, delta_BO, alpha, beta)
+            else:
+                weights_IO.addmm_(x_BF.t(), delta_BO, beta=beta, alpha=alpha)
             if bias_O is not None:
                 bias_O.addmv_(views.deltas_t[k], views.ones_B, beta=beta, alpha=alpha)
 
     # -- losses ---------------------------------------------------------------------------------------------------
 
-    def loss(self, w_P: Tensor, x_BF: Tensor, y: Tensor) -> LossSum:
+    def loss(self, w_P: Tensor, x_BF: Batch, y: Tensor) -> LossSum:
         """Loss and score counts of any number of rows, computed in pieces without copying them.
 
         Never raises or warns for a model that is not finite: its loss is inf or nan.
@@ -259,12 +241,12 @@ class Network:
             losses.append(loss)
             counts.append(torch.stack(count))
         if not rows:
-            return LossSum(loss=0.0, rows=0, hits=0, false_alarms=0, misses=0)
+            return LossSum()
         total = torch.stack(losses).cpu().double().sum().item()
         hits, predicted, true = torch.stack(counts).sum(0).tolist()
         return LossSum(loss=total, rows=rows, hits=hits, false_alarms=predicted - hits, misses=true - hits)
 
-    def _loss_of(self, layers: Layers, x_BF: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _loss_of(self, layers: Layers, x_BF: Batch, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Loss of some rows, labels predicted and true, labels predicted, true labels."""
         logits_BO = self._logits(layers, x_BF)
         if self._softmax:
@@ -275,7 +257,7 @@ class Network:
         predicted_BO, true_BO = logits_BO > 0.0, y > 0.5
         return loss_BO.sum(), (predicted_BO & true_BO).sum(), predicted_BO.sum(), true_BO.sum()
 
-    def _logits(self, layers: Layers, x_BF: Tensor) -> Tensor:
+    def _logits(self, layers: Layers, x_BF: Batch) -> Tensor:
         """The forward pass alone, through two buffers in turn."""
         if self._loss_buffers is None:
             size = self.loss_rows * max(self.workload.widths[1:])
@@ -287,14 +269,16 @@ class Network:
         for k, (weights_IO, _, bias_O) in enumerate(layers):
             width = weights_IO.shape[1]
             output_BO = self._loss_buffers[k % 2][: rows * width].view(rows, width)
-            if bias_O is None:
+            if isinstance(value_BI, SparseBatch):
+                value_BI.times(weights_IO, bias_O, output_BO)
+            elif bias_O is None:
                 torch.mm(value_BI, weights_IO, out=output_BO)
             else:
                 torch.addmm(bias_O, value_BI, weights_IO, out=output_BO)
             if k < last:
                 self._activate(output_BO)
             value_BI = output_BO
-        return value_BI
+        return output_BO
 
 
 def subtract(w_P: Tensor, gradient_P: Tensor, rate: float, beta: float = 1.0) -> None:

@@ -18,10 +18,13 @@ from hetsgd.models.initial import initial_parameters
 from hetsgd.models.merging import Input, MergeState
 from hetsgd.models.plan import Plan
 from hetsgd.models.policy import Assign, Loss, Merge
-from hetsgd.real.dataset_tensors import EpochRows, dataset_tensors
 from hetsgd.real.deferred_model import DeferredModel
 from hetsgd.real.gradient_pieces import GradientPieces, Piece
-from hetsgd.real.network import LossSum, Network
+from hetsgd.real.loss_sum import LossSum
+from hetsgd.real.losses import loss_of_sums, sum_rows
+from hetsgd.real.network import Network
+from hetsgd.real.parts import parts_of
+from hetsgd.real.rows import EpochRows
 
 _NOTHING: Final[Mapping[str, float]] = {}
 
@@ -77,9 +80,10 @@ class ReplayLearner:
         workload, run = plan.workload, plan.run
         self._threads = TorchThreads(threads)
         self._decay = run.weight_decay
-        self._data = dataset_tensors(dataset, workload)
+        self._data = parts_of(dataset, workload)
         self._network = Network(workload, max_batch=max(workload.rows, 1), grow=True)
-        self._pieces = GradientPieces(self._network, EpochRows(self._data.train, seed=run.seed, order=run.order))
+        rows = EpochRows(workload.rows, seed=run.seed, order=run.order)
+        self._pieces = GradientPieces(self._network, self._data.train, rows)
         self._initial_P = torch.from_numpy(initial_parameters(workload, run.seed))
         self._global = self._new()
         self._global.flat_P.copy_(self._initial_P)
@@ -240,22 +244,18 @@ class ReplayLearner:
     def evaluate(self, *, at_s: float, epoch: int, update: int) -> Loss:
         """Loss and score of the global model over all training and test rows; inf or nan where it has diverged."""
         train, test = self._losses()
-        return Loss(
-            at_s=at_s, epoch=epoch, update=update, end_s=at_s, train=train.mean, test=test.mean,
-            train_score=train.score, test_score=test.score,
-        )  # fmt: skip
+        return loss_of_sums(train, test, at_s=at_s, end_s=at_s, epoch=epoch, update=update)
 
     def _losses(self) -> tuple[LossSum, LossSum]:
         version = self._global.version
         if self._last_loss is None or self._last_loss[0] != version:
             with self._threads:
                 self._global.land()
-                flat_P, train, test = self._global.flat_P, self._data.train, self._data.test
-                losses = (
-                    self._network.loss(flat_P, train.x_RF, train.y),
-                    self._network.loss(flat_P, test.x_RF, test.y),
+                flat_P = self._global.flat_P
+                train, test = (
+                    sum_rows(self._network, flat_P, part, 0, part.rows) for part in (self._data.train, self._data.test)
                 )
-            self._last_loss = (version, *losses)
+            self._last_loss = (version, train, test)
         return self._last_loss[1:]
 
     # -- merges ---------------------------------------------------------------------------------------------------

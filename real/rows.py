@@ -1,67 +1,74 @@
-"""Rows of an assignment out of the shared data: a view where they lie together, else gathered into a buffer.
+"""Which rows stand at which positions of an epoch: in file order, or in an order of row numbers.
 
-Shapes: B rows of a batch, F features, N training rows.
+Shapes: N training rows, B rows of a batch.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from hetsgd.real.messages import Order
-from hetsgd.real.shared_memory import SharedMemory
+from hetsgd.models.run import Order
+from hetsgd.models.streams import row_order
+from hetsgd.real.features import Rows
+
+Span = tuple[int, int, int]
+"""Epoch and positions [start, stop) of its row order."""
+
+_KEPT_ORDERS = 2
 
 
-class Rows:
-    """The training rows as one child sees them."""
-
-    def __init__(self, memory: SharedMemory, data: SharedMemory) -> None:
-        self.x_NF = torch.from_numpy(data["train_x"])
-        self.y_N = torch.from_numpy(data["train_y"])
-        self._orders = [torch.from_numpy(order) for order in memory["orders"]]
-        self._buffers: tuple[Tensor, Tensor] = (self.x_NF[:0], self.y_N[:0])
-        self._views: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def take(self, order: Order, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Features (B, F) and targets of positions [start, stop) of the epoch's order; valid until the next call."""
-        if order.rows_slot < 0:
-            return self.x_NF[start:stop], self.y_N[start:stop]
-        rows = self._orders[order.rows_slot]
-        if stop - start == 1:
-            row = int(rows[start])
-            return self.x_NF[row : row + 1], self.y_N[row : row + 1]
-        x_BF, y_B = self._buffer(stop - start)
-        self.gather(order, start, stop, x_BF, y_B)
-        return x_BF, y_B
-
-    def gather(self, order: Order, start: int, stop: int, x_BF: Tensor, y_B: Tensor) -> None:
-        """Copy positions [start, stop) of the epoch's order into buffers of that many rows."""
-        if order.rows_slot < 0:
-            x_BF.copy_(self.x_NF[start:stop])
-            y_B.copy_(self.y_N[start:stop])
-        else:
-            index_B = self._orders[order.rows_slot][start:stop]
-            torch.index_select(self.x_NF, 0, index_B, out=x_BF)
-            torch.index_select(self.y_N, 0, index_B, out=y_B)
-
-    def _buffer(self, rows: int) -> tuple[Tensor, Tensor]:
-        if rows > self._buffers[0].shape[0]:
-            size = room_for(rows)
-            self._buffers = (
-                self.x_NF.new_empty((size, *self.x_NF.shape[1:])),
-                self.y_N.new_empty((size, *self.y_N.shape[1:])),
-            )
-            self._views.clear()
-        views = self._views.get(rows)
-        if views is None:
-            views = self._views[rows] = (self._buffers[0][:rows], self._buffers[1][:rows])
-        return views
+def rows_at(order_N: Tensor | None, start: int, stop: int) -> Rows:
+    """The rows at positions [start, stop) of an order; None is file order. A single row is a range too."""
+    if order_N is None:
+        return slice(start, stop)
+    if stop - start == 1:
+        row = int(order_N[start])
+        return slice(row, row + 1)
+    return order_N[start:stop]
 
 
-def room_for(rows: int) -> int:
-    """The size of a buffer that holds `rows` rows and grows seldom.
+class EpochRows:
+    """The training rows by epoch and position, in orders drawn when they are first asked for."""
 
-    >>> room_for(1), room_for(5), room_for(512)
-    (1, 8, 512)
-    """
-    return 1 << (rows - 1).bit_length()
+    def __init__(self, rows: int, *, seed: int, order: Order) -> None:
+        self._rows = rows
+        self._seed = seed
+        self._order: Order = order
+        self._orders: dict[int, Tensor] = {}
+
+    def order(self, epoch: int) -> Tensor | None:
+        """Row numbers of the epoch (N,); None for file order. The last two are kept."""
+        if self._order == "file":
+            return None
+        known = self._orders.get(epoch)
+        if known is None:
+            indices = row_order(self._seed, epoch, self._rows, self._order)
+            if indices is None:
+                return None
+            if len(self._orders) >= _KEPT_ORDERS:
+                del self._orders[min(self._orders)]
+            known = self._orders[epoch] = torch.from_numpy(indices)
+        return known
+
+    def at(self, span: Span) -> Rows:
+        """The rows of one span."""
+        epoch, start, stop = span
+        return rows_at(self.order(epoch), start, stop)
+
+    def at_all(self, spans: Sequence[Span]) -> Rows:
+        """The rows of several spans, one after the other."""
+        epoch, start, _ = spans[0]
+        if all(span[0] == epoch for span in spans) and all(
+            left[2] == right[1] for left, right in itertools.pairwise(spans)
+        ):
+            return self.at((epoch, start, spans[-1][2]))
+        return torch.cat([self._numbers(span) for span in spans])
+
+    def _numbers(self, span: Span) -> Tensor:
+        epoch, start, stop = span
+        order = self.order(epoch)
+        return torch.arange(start, stop) if order is None else order[start:stop]

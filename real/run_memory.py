@@ -1,19 +1,14 @@
-"""Which arrays a run shares between its processes, and what the data look like there."""
+"""Which arrays a run shares between its processes, beside its data."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hetsgd.models.data.dataset import Dataset
 from hetsgd.models.plan import Plan
 from hetsgd.models.policy import Fleet
-from hetsgd.models.workload import Workload
 from hetsgd.real.child import ERROR_BYTES
 from hetsgd.real.logs import log_arrays
-from hetsgd.real.shared_memory import Shape, SharedMemory, layout_of
+from hetsgd.real.shared_memory import Shape
 from hetsgd.real.slots import SlotShape
 
 _PADDED: Final = 8  # numbers in a cache line
@@ -47,34 +42,3 @@ def run_arrays(plan: Plan, fleet: Fleet, children: int, capacity: int) -> dict[s
         shape = SlotShape(slots=2 * capacity + 2, lanes=1 if member.free else member.lanes)
         arrays.update({f"slots/{seat}": shape.array(workload) for seat in member.seats})
     return arrays
-
-
-def check_data(workload: Workload, dataset: Dataset) -> None:
-    """Raise ValueError when a data set is not the one that the workload describes."""
-    for field, wanted, given in (
-        ("rows", workload.rows, dataset.rows),
-        ("test_rows", workload.test_rows, dataset.test_rows),
-        ("features", workload.features, dataset.features),
-        ("outputs", workload.outputs, dataset.outputs),
-        ("loss", workload.loss, "sigmoid" if dataset.multilabel else "softmax"),
-    ):
-        if wanted != given:
-            raise ValueError(
-                f"workload.{field} must be that of the data set {dataset.name}, {given!r}, got {wanted!r} "
-                f"in workload {workload.name}"
-            )
-
-
-def share_data(workload: Workload, dataset: Dataset) -> SharedMemory:
-    """The rows in shared memory at the workload's precision; labels of a multi-label set too."""
-    target = workload.precision if dataset.multilabel else "i8"
-    parts: dict[str, tuple[NDArray[Any], str]] = {
-        "train_x": (dataset.train_x, workload.precision),
-        "train_y": (dataset.train_y, target),
-        "test_x": (dataset.test_x, workload.precision),
-        "test_y": (dataset.test_y, target),
-    }
-    memory = SharedMemory(layout_of({name: (part.shape, dtype) for name, (part, dtype) in parts.items()}))
-    for name, (part, _) in parts.items():
-        np.copyto(memory[name], part, casting="same_kind")
-    return memory

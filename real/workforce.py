@@ -21,7 +21,8 @@ from hetsgd.real.logs import LogReader, UpdateCounter
 from hetsgd.real.losses import loss_of
 from hetsgd.real.merge_place import SlotPool
 from hetsgd.real.messages import WRITE_CODE, Order, OrderKind, Report, ReportKind
-from hetsgd.real.run_memory import run_arrays, share_data
+from hetsgd.real.parts import share_data
+from hetsgd.real.run_memory import run_arrays
 from hetsgd.real.shared_memory import SharedMemory, layout_of
 from hetsgd.real.slots import Slots
 from hetsgd.real.station import Station, send_parts

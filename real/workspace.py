@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hetsgd.models.workload import Workload
+from hetsgd.real.sparse_batch import SparseBatch
 
 Layers = tuple[tuple[Tensor, Tensor, Tensor | None], ...]
 """Per layer: weights (I, O), their transpose (O, I), bias (O,) or None; all views of one flat vector."""
@@ -48,7 +49,10 @@ class RowViews:
 
 
 class Workspace:
-    """Activations and deltas of up to `rows` rows; with `own_rows` also a buffer for the rows themselves."""
+    """Activations and deltas of up to `rows` rows; with `own_rows` also a buffer for the rows themselves.
+
+    `sparse`: those rows where they are kept without their zeros.
+    """
 
     def __init__(
         self, workload: Workload, rows: int, dtype: torch.dtype, device: torch.device, *, own_rows: bool
@@ -57,6 +61,7 @@ class Workspace:
             return torch.empty((rows, width), dtype=dtype, device=device)
 
         self.rows = rows
+        self.sparse: SparseBatch | None = None
         self.x_BF = empty(workload.features if own_rows else 0)
         self._outputs = [empty(width) for width in workload.widths[1:]]
         self._deltas = [empty(width) for width in workload.widths[1:]]

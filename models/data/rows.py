@@ -83,23 +83,35 @@ def gather(x: Features, rows: Rows, out: NDArray[Any]) -> NDArray[Any]:
     return into
 
 
-def _scatter(x: Features, rows: Rows, into: NDArray[Any]) -> NDArray[Any]:
-    into.fill(0)
-    if not len(into):
-        return into
+def entries(x: Features, rows: Rows) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Of a CSR matrix: how many values each of the rows has, and their columns and values row by row.
+
+    Raises IndexError for a row outside the matrix.
+    """
+    if not isinstance(rows, slice):
+        _check_rows(rows, x.shape[0])
+    return _entries(x, rows)
+
+
+def _entries(x: Features, rows: Rows) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     starts = x.indptr
     if isinstance(rows, slice):
         first, stop, step = rows.indices(x.shape[0])
         if step == 1:
             own = slice(int(starts[first]), int(starts[stop]))
             lengths = np.diff(starts[first : stop + 1])
-            return _put(into, lengths, x.indices[own], x.data[own])
+            return lengths, x.indices[own], x.data[own]
         rows = np.arange(first, stop, step)
     begins = starts[rows]
     lengths = starts[rows + 1] - begins
     ends = np.cumsum(lengths)
-    source = np.arange(int(ends[-1])) + np.repeat(begins - (ends - lengths), lengths)
-    return _put(into, lengths, x.indices[source], x.data[source])
+    source = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begins - (ends - lengths), lengths)
+    return lengths, x.indices[source], x.data[source]
+
+
+def _scatter(x: Features, rows: Rows, into: NDArray[Any]) -> NDArray[Any]:
+    into.fill(0)
+    return _put(into, *_entries(x, rows)) if len(into) else into
 
 
 def _put(into: NDArray[Any], lengths: NDArray[Any], columns: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:

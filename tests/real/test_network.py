@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from hetsgd.models.initial import initial_parameters
 from hetsgd.models.workload import Activation, LossName, Precision, Workload
-from hetsgd.real.network import LossSum, Network
+from hetsgd.real.loss_sum import LossSum
+from hetsgd.real.network import Network
 
 CASES = list(
     itertools.product(("sigmoid", "relu", "tanh"), ("softmax", "sigmoid"), (True, False), ("float32", "float64"))

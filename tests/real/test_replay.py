@@ -283,7 +283,7 @@ def test_threads_of_the_process_stay_as_they_were() -> None:
 
 
 def test_a_data_set_of_another_shape_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"workload.loss must be that of its data set"):
+    with pytest.raises(ValueError, match=r"workload.loss must be that of the data set d, 'sigmoid', got 'softmax'"):
         ReplayLearner(plan(), dataset(multilabel=True))
 
 
