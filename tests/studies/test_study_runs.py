@@ -145,7 +145,9 @@ def test_two_studies_are_compared_by_inputs_then_results(finished: tuple[Path, s
 
 
 def test_a_killed_or_interrupted_study_resumes_from_what_it_has(tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text(TINY.split("[validate]")[0].replace('"local", ', ""))
+    # Few figures, since this is about the runs.
+    text = TINY.split("[validate]")[0].replace('"local", ', "")
+    (tmp_path / "s.toml").write_text(f'metrics = ["time_to_loss_s"]\n{text}')
     out = tmp_path / "out"
     _end_after(tmp_path, runs=2, number=signal.SIGKILL, code=-9)
     _end_after(tmp_path, runs=4, number=signal.SIGINT, code=130)
@@ -217,7 +219,8 @@ def test_a_run_that_breaks_is_told_and_the_others_are_reported(tmp_path: Path) -
     )
     (tmp_path / "s.toml").write_text(
         'question = "?"\nmachines = ["ucmerced-k80"]\nworkloads = ["quickstart"]\nseeds = 1\nlevel = 0.5\n'
-        'stop = { epochs = 1 }\npolicies = ["minibatch", { name = "mine:Broken", label = "broken" }]\n'
+        'metrics = ["time_to_loss_s"]\nstop = { epochs = 1 }\n'
+        'policies = ["minibatch", { name = "mine:Broken", label = "broken" }]\n'
     )
     child = subprocess.run([BIN, "study", "run", "s.toml"], capture_output=True, text=True, timeout=120, check=False,
                            cwd=tmp_path)  # fmt: skip
