@@ -128,9 +128,11 @@ class Accelerator:
         read, pulled = self._pull(order)
         if child.halted(order.serial, pulled):
             return None
+        spent_s = time.thread_time()
         computed = self._compute(order, loaded)
         if computed is None:
             return None
+        spent_s = time.thread_time() - spent_s
         log.add("compute", pulled, computed, id_=order.id, read=read, rows=loaded.rows)
         ended = self._push(order, read, computed)
         began, self._last_end_s = max(loaded.began_s, self._last_end_s), ended
@@ -145,6 +147,7 @@ class Accelerator:
             rows=loaded.rows,
             updates=1 if in_place else 0,
             steps=len(order.chunks),
+            value=spent_s,
         )
 
     def _pull(self, order: Order) -> tuple[int, float]:

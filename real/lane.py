@@ -64,7 +64,7 @@ class Lane:
 
     def run(self, order: Order) -> Report | None:
         """The pieces of this lane, each a step or a gradient."""
-        began = _now()
+        began, spent_s = _now(), time.thread_time()
         chunks = order.chunks
         if order.write == IN_PLACE:
             done = self._steps(order, chunks, self._model, in_place=True)
@@ -86,6 +86,7 @@ class Lane:
             rows=sum(stop - start for start, stop in chunks),
             updates=len(chunks) if order.write == IN_PLACE else 0,
             steps=len(chunks),
+            value=time.thread_time() - spent_s,
         )
 
     def _steps(
