@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
+from hetsgd.models.calibration import Calibration, CalibrationRecord
 from hetsgd.models.policy import Kind, LaneMode, Member
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Socket:
     `half_batch`: batch at which a core reaches half of its peak FLOP/s (efficiency B / (B + half_batch)).
     `core_bandwidth_bytes_per_s`: what one thread alone can draw from DRAM, `core_l3_bandwidth_bytes_per_s` from the
     L3 cache (0: not known, then L3 counts as DRAM). `step_overhead_s`: fixed cost of one step on a lane (calls, not
-    arithmetic).
+    arithmetic). `calibration`: measured step times, which go before what the rates say.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Socket:
     l3_bytes: int
     core_l3_bandwidth_bytes_per_s: float = 0.0
     step_overhead_s: float = 0.0
+    calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
         if self.cores < 1 or self.threads_per_core < 1:
@@ -93,7 +95,7 @@ class Accelerator:
 
     `launch_s`: cost of one kernel launch with its synchronisation. `kernels_per_layer`: launches of one step for
     each layer. `half_batch` as for a socket. `copy_engines`: transfers that may be under way at once, one in each
-    direction at most.
+    direction at most. `calibration` as for a socket.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Accelerator:
     launch_s: float
     kernels_per_layer: float
     copy_engines: int = 1
+    calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
         _positive(
@@ -177,7 +180,7 @@ class Machine:
     `message_s`: one-way latency between coordinator and worker; `decision_s`: processor time of one decision.
     `pinned`: whether transfers use pinned memory. `weights_on`: where the global model lies, in the DRAM of the
     first socket (what first touch by one thread does) or interleaved over all. `sources`: where each value comes
-    from, `assumed`: the values that no source gives.
+    from, `assumed`: the values that no source gives. `calibrated`: how its step times were measured, if they were.
     """
 
     name: str
@@ -193,6 +196,7 @@ class Machine:
     noise: Noise = field(default_factory=Noise)
     sources: tuple[tuple[str, str], ...] = ()
     assumed: tuple[str, ...] = ()
+    calibrated: CalibrationRecord | None = None
 
     def __post_init__(self) -> None:
         if not self.sockets:

@@ -15,6 +15,8 @@ from typing import Any, Final, TypeVar, cast, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from hetsgd.models.calibration import MEASURED_FIELDS
+from hetsgd.models.calibration_file import CalibrationError, read_calibration
 from hetsgd.models.edge import nearest, problems, unknown_key
 from hetsgd.models.machine import Accelerator, Link, Machine, Noise, Placement, Socket
 from hetsgd.models.machine_local import local_machine
@@ -23,7 +25,7 @@ from hetsgd.models.machine_names import LOCAL, MACHINE_FOLDER, machine_names
 _Value = TypeVar("_Value")
 _ENTRIES: Final[dict[str, type]] = {"socket": Socket, "accelerator": Accelerator, "link": Link}
 _PLAIN: Final = frozenset({"like", "device", "ends"})
-_TOP: Final = ("name", "description", "machine", "noise", *_ENTRIES)
+_TOP: Final = ("name", "description", "machine", "noise", "calibration", *_ENTRIES)
 _SETTINGS: Final = ("cpu_lanes", "message_s", "decision_s", "pinned", "weights_on")
 
 
@@ -152,6 +154,8 @@ def _read_machine(path: Path, used: int | None) -> Machine:
         )
     except ValueError as error:
         raise MachineError(f"{path}: {error}") from error
+    if "calibration" in content:
+        machine = _calibrated(machine, _section(content, "calibration", path), path)
     return _using(machine, table.accelerators if used is None else used, str(path))
 
 
@@ -177,9 +181,31 @@ def _entries(content: Mapping[str, Any], kind: str, origins: _Origins, path: Pat
     return [_parse(_ENTRIES[kind], {"name": name, **values}, f"{kind}.{name}", path) for name, values in read.items()]
 
 
+def _calibrated(machine: Machine, content: Mapping[str, Any], path: Path) -> Machine:
+    """The machine with the measured step times of a file."""
+    names = [*(socket.name for socket in machine.sockets), *(acc.name for acc in machine.accelerators)]
+    try:
+        record, found = read_calibration(content, names)
+    except CalibrationError as error:
+        raise MachineError(f"{path}: {error}") from error
+    return replace(
+        machine,
+        sockets=tuple(replace(socket, calibration=found.get(socket.name)) for socket in machine.sockets),
+        accelerators=tuple(replace(acc, calibration=found.get(acc.name)) for acc in machine.accelerators),
+        calibrated=replace(record, raw=()),
+    )
+
+
+def _figures_of(kind: object) -> list[str]:
+    """The figures of a socket, accelerator or link, by name: what a file gives and `--set` may change."""
+    if not is_dataclass(kind):
+        return []
+    return [field.name for field in fields(kind) if field.name != "calibration"]
+
+
 def _parse(kind: type[_Value], values: Mapping[str, Any], owner: str, path: Path) -> _Value:
     """A value of a dataclass from a table; MachineError for unknown, missing and wrong keys."""
-    known = [field.name for field in fields(kind)] if is_dataclass(kind) else []
+    known = _figures_of(kind)
     for key in values:
         if key not in known:
             raise MachineError(unknown_key(str(path), f"{owner}.", key, known))
@@ -224,8 +250,13 @@ def _override_one(machine: Machine, key: str, value: Any) -> Machine:
     if not dot and key in noise:
         return replace(machine, noise=replace(machine.noise, **{key: _typed(Noise, key, value, key)}))
     for entry in _entries_of(machine):
-        if entry.name == owner and field != "name" and field in (item.name for item in fields(entry)):
+        if entry.name == owner and field != "name" and field in _figures_of(entry):
             changed = replace(entry, **{field: _typed(type(entry), field, value, key)})
+            if not isinstance(changed, Link) and changed.calibration is not None and field in MEASURED_FIELDS:
+                # What is set must count: measured times would go before it.
+                changed = replace(changed, calibration=None)
+                about = f"{machine.description}; calibration of {owner} set aside, since {field} is set"
+                machine = replace(machine, description=about)
             return _exchange(machine, entry, changed)
     raise MachineError(
         unknown_key("--set", "machine.", key, [*_SETTINGS, "accelerators", *noise, *_entry_keys(machine)])
@@ -252,7 +283,7 @@ def _exchange(machine: Machine, old: object, new: object) -> Machine:
 
 def _entry_keys(machine: Machine) -> Iterable[str]:
     for entry in _entries_of(machine):
-        yield from (f"{entry.name}.{item.name}" for item in fields(entry) if item.name != "name")
+        yield from (f"{entry.name}.{name}" for name in _figures_of(entry) if name != "name")
 
 
 def _typed(owner: type, field: str, value: Any, key: str) -> Any:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
+from hetsgd.models.calibration import RawSamples
+from hetsgd.models.calibration_file import calibration_text
 from hetsgd.models.machine import Machine
 
 _PLAIN = frozenset({"device", "ends"})
 _TOP = ("cpu_lanes", "message_s", "decision_s", "pinned", "weights_on")
 
 
-def machine_text(machine: Machine, *, origin: str) -> str:
+def machine_text(machine: Machine, *, origin: str, raw: Sequence[RawSamples] = ()) -> str:
     """The machine in the format of machine files; `load_machine` reads the same machine back.
 
     Each figure keeps its source; one whose source is given for its whole table has that, one without has `origin`.
+    `raw`: samples to write beside a calibration.
     """
-    return "\n".join(_lines(machine, origin)) + "\n"
+    text = "\n".join(_lines(machine, origin)) + "\n"
+    if machine.calibrated is None:
+        return text
+    entries = (*machine.sockets, *machine.accelerators)
+    found = {entry.name: entry.calibration for entry in entries if entry.calibration is not None}
+    return f"{text}\n{calibration_text(replace(machine.calibrated, raw=tuple(raw)), found)}"
 
 
 def _lines(machine: Machine, origin: str) -> Iterator[str]:
@@ -36,7 +44,7 @@ def _lines(machine: Machine, origin: str) -> Iterator[str]:
         for entry in entries:
             yield f"\n[{group}.{_toml(entry.name)}]"
             for field in fields(entry):
-                if field.name != "name":
+                if field.name not in ("name", "calibration"):
                     yield _figure(f"{group}.{entry.name}", field.name, getattr(entry, field.name), sources)
 
 
