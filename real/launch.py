@@ -63,7 +63,7 @@ class OwnProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=(connection.fileno(),),
-            env=_environment(),
+            env=child_environment(),
             start_new_session=True,
         )
         self.pid = self._process.pid
@@ -80,7 +80,7 @@ class OwnProcess:
         self._process.kill()
 
 
-def _environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """The environment of a child: it finds the same packages as this process, and computes with one thread."""
     root = str(Path(hetsgd.__file__).parent.parent)
     paths = [root, *(path for path in sys.path if path and path != root)]

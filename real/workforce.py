@@ -178,6 +178,15 @@ class Workforce:
                 continue
             return loss_of(reports, at_s=at_s, end_s=at_s, epoch=epoch, update=update)
 
+    def share(self, order: Order, children: Sequence[ChildProcess], answer: ReportKind) -> list[Report]:
+        """Give an order to some children, each with its position among them, and wait for all their answers.
+
+        Raises ChildLost when one of them is gone, Interrupted at an interrupt.
+        """
+        for position, child in enumerate(children):
+            child.send(order._replace(lanes=len(children), position=position))
+        return self._collect(answer, order.serial, children, self._interrupted)
+
     def finish(self) -> dict[int, float]:
         """Stop the children's clock: processor seconds since the start, by child; a dead one has none.
 
