@@ -66,7 +66,7 @@ class SampleStore:
         """All measurements under a key, in the order of time."""
         return list(self._values[key]) if key in self._values else []
 
-    def keys(self) -> list[str]:
+    def measured(self) -> list[str]:
         """All keys, in the order of their first measurement."""
         return [key for key, values in self._values.items() if values]
 

@@ -36,13 +36,10 @@ class StepSample:
     spread: float = 0.0
 
 
-def fit_steps(
-    start: StepFit, samples: Sequence[StepSample], held_out: Sequence[StepSample] = (), *, forward: float | None = None
-) -> StepFit:
+def fit_steps(start: StepFit, samples: Sequence[StepSample]) -> StepFit:
     """The fit whose times are nearest to the samples', from the coefficients and the kind of `start`.
 
-    `forward`: measured `forward_share` (None: that of `start`). Ranges and errors are those of the samples.
-    Raises ValueError without samples.
+    Its ranges, its error and its spread are those of the samples. Raises ValueError without samples.
     """
     if not samples:
         raise ValueError("fit: there must be at least one sample, got none")
@@ -62,12 +59,12 @@ def fit_steps(
     costs = _costs(start.costs, found.x)
     fit = replace(
         start,
-        costs=costs if forward is None else replace(costs, forward_share=forward),
+        costs=costs,
         batches=_range([sample.batch for sample in samples]),
         parameters=_range([sample.workload.parameters for sample in samples]),
         spread=float(np.median([sample.spread for sample in samples])),
     )
-    return replace(fit, fit_error=error_of(fit, samples), held_out_error=error_of(fit, held_out))
+    return replace(fit, fit_error=error_of(fit, samples))
 
 
 def error_of(fit: StepFit, samples: Sequence[StepSample]) -> float | None:

@@ -7,10 +7,8 @@ memory is left behind.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -23,6 +21,7 @@ from hetsgd.models.plan import Plan, ProgressSink
 from hetsgd.models.policy import Assign, Fleet, Loss
 from hetsgd.models.trace import Trace
 from hetsgd.real.children import Children
+from hetsgd.real.host import processor_name
 from hetsgd.real.interrupts import Interrupts
 from hetsgd.real.launch import launcher
 from hetsgd.real.logs import UpdateCounter
@@ -189,18 +188,9 @@ def describe(plan: Plan, fleet: Fleet) -> str:
     parts = []
     for member in fleet.members:
         if member.kind == "cpu":
-            parts.append(f"{member.lanes} lane{'s' if member.lanes > 1 else ''} on {_processor()}")
+            parts.append(f"{member.lanes} lane{'s' if member.lanes > 1 else ''} on {processor_name()}")
         else:
             accelerator = plan.machine.accelerator(member.name)
-            what = f"a core of {_processor()} as stand-in" if accelerator.stand_in else accelerator.device
+            what = f"a core of {processor_name()} as stand-in" if accelerator.stand_in else accelerator.device
             parts.append(f"{member.name}: {what}")
     return ", ".join(parts)
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
