@@ -19,7 +19,6 @@ _LONGEST_STEP_S: Final = 0.1
 _CORE_BATCHES: Final = 1024
 _SHORT_MINUTES: Final = 0.5
 
-DEFAULT_MINUTES: Final = 3.0
 LEAST_MINUTES: Final = 0.05
 
 
@@ -56,6 +55,7 @@ UNSEEN: Final = (
     _shape(500, (1024, 256), 50, "sigmoid", loss="sigmoid"),
 )
 """Networks that no calibration measures: a check asks how well the fit foretells them."""
+UNSEEN_BATCHES: Final = (1, 6, 24, 100, 400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +135,39 @@ def scope_of(machine: Machine, minutes: float, shapes: Sequence[Shape] = ()) -> 
         sample_s=0.01 if short else 0.03,
         short=short,
     )
+
+
+def check_cells(machine: Machine) -> list[Cell]:
+    """What a check of a calibrated machine measures: networks with tables at other batch sizes, and unseen networks.
+
+    `held_out` marks the former. Raises ValueError where nothing of the machine is calibrated.
+    """
+    cells = []
+    devices = [(socket.name, socket.calibration) for socket in machine.sockets]
+    devices += [(acc.name, acc.calibration) for acc in distinct_accelerators(machine)]
+    for device, calibration in devices:
+        if calibration is None:
+            continue
+        most = max(fit.lanes for fit in calibration.fits)
+        for lanes in dict.fromkeys((1, most)):
+            tables = [
+                curve for curve in calibration.curves
+                if (curve.lanes, curve.write, curve.held_out) == (lanes, "in_place", False)
+            ]  # fmt: skip
+            for curve in tables:
+                inside = [batch for batch in HELD_OUT if curve.batches[0] < batch < curve.batches[-1]]
+                cells += [
+                    Cell(device=device, lanes=lanes, shape=curve.shape, batch=batch, held_out=True) for batch in inside
+                ]
+            largest = min(curve.batches[-1] for curve in tables) if tables else 1
+            for shape in UNSEEN:
+                cells += [
+                    Cell(device=device, lanes=lanes, shape=shape, batch=batch)
+                    for batch in UNSEEN_BATCHES if batch <= largest
+                ]  # fmt: skip
+    if not cells:
+        raise ValueError(f"machine {machine.name} is not calibrated: hetsgd calibrate --out FILE writes one that is")
+    return cells
 
 
 def lane_counts(most: int) -> tuple[int, ...]:

@@ -223,6 +223,13 @@ class Machine:
         """Hardware threads of all sockets."""
         return sum(socket.logical_cpus for socket in self.sockets)
 
+    @property
+    def calibrations(self) -> dict[str, Calibration]:
+        """The calibrations of sockets and accelerators by name."""
+        found = [(socket.name, socket.calibration) for socket in self.sockets]
+        found += [(acc.name, acc.calibration) for acc in self.accelerators]
+        return {name: calibration for name, calibration in found if calibration is not None}
+
     def accelerator(self, name: str) -> Accelerator:
         """The accelerator called `name`; KeyError when there is none."""
         return {acc.name: acc for acc in self.accelerators}[name]

@@ -32,8 +32,6 @@ Sink = Callable[[float, str], None]
 _COPY_S: Final = 0.05
 _TRIP_S: Final = 0.6
 _SHORT_TRIP_S: Final = 0.35
-_WARM_S: Final = 0.003
-_MOST_PIECES: Final = 1000
 _SERIES: Final = 200
 _SERIES_BATCH: Final = 32
 _MEMORY_BYTES: Final = 1 << 28
@@ -169,7 +167,7 @@ class _Calibration:
     def _warm(self, rig: StepRig) -> None:
         """Buffers for the largest batch, and code that has run once."""
         for cell in self._largest(rig.shape):
-            self._run(rig, cell, 1)
+            rig.timed(cell, 0.0, 1.0)
 
     def _largest(self, shape: Shape) -> list[Cell]:
         found: dict[tuple[str, int], Cell] = {}
@@ -181,28 +179,13 @@ class _Calibration:
 
     def _step(self, rig: StepRig, cell: Cell) -> None:
         guess_s = median_of(self._store, str(cell)) or self._guess_s(cell)
-        self._run(rig, cell, self._pieces(cell, _WARM_S, guess_s))
-        rig.copies.clear()
-        timed = self._run(rig, cell, self._pieces(cell, self._scope.sample_s, guess_s))
-        self._add(str(cell), timed[0], timed[1])
+        timed = rig.timed(cell, self._scope.sample_s, guess_s)
+        self._add(str(cell), timed.step_s, float(timed.disturbed))
         for copy in rig.copies:
             self._add(f"copy of a run {cell.device} {copy.kind}, {copy.size_bytes} bytes", copy.seconds)
 
     def _guess_s(self, cell: Cell) -> float:
         return self._guesses[cell.device].step_s(cell.shape.workload(), cell.batch)
-
-    def _pieces(self, cell: Cell, seconds: float, guess_s: float) -> int:
-        """Steps that take about so long; a gradient on a lane is one step an assignment."""
-        if cell.write == "gradient":
-            return 1
-        return max(1, min(round(seconds / guess_s), _MOST_PIECES))
-
-    def _run(self, rig: StepRig, cell: Cell, pieces: int) -> tuple[float, float]:
-        if cell.device in rig.accelerators:
-            timed = rig.accelerator_steps(cell.device, cell.batch, pieces, cell.write)
-        else:
-            timed = rig.lane_steps(cell.lanes, cell.batch, pieces, cell.write)
-        return timed.step_s, float(timed.disturbed)
 
     def _losses(self, rig: StepRig) -> None:
         scope = self._scope

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hetsgd.models.calibration_scope import Cell
 from hetsgd.models.data.dataset import Dataset
 from hetsgd.models.machine import Machine
 from hetsgd.models.plan import Plan
@@ -37,6 +38,8 @@ _LEAST_ROWS: Final = 4096
 _DISTURBED: Final = 1.03
 """A step took so much longer than its processor time: the core was given to something else meanwhile."""
 _LOSS_ROWS: Final = 4096
+_WARM_S: Final = 0.003
+_MOST_PIECES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,21 @@ class StepRig:
         if child.setup.device != "cpu":
             return Timed(step_s=wall_s, disturbed=False)
         return _timed(wall_s, report.value / report.steps)
+
+    def timed(self, cell: Cell, seconds: float, guess_s: float) -> Timed:
+        """Steps of a cell for about so long, after some that warm up; `guess_s`: about what a step takes.
+
+        On a lane a gradient is one step an assignment.
+        """
+        single = cell.write == "gradient"
+        for pieces_s in (_WARM_S, seconds):
+            self.copies.clear()
+            pieces = 1 if single else max(1, min(round(pieces_s / guess_s), _MOST_PIECES))
+            if cell.device in self.accelerators:
+                found = self.accelerator_steps(cell.device, cell.batch, pieces, cell.write)
+            else:
+                found = self.lane_steps(cell.lanes, cell.batch, pieces, cell.write)
+        return found
 
     def lane_series(self, batch: int, count: int) -> list[float]:
         """The seconds of each of so many steps in a row on one lane."""

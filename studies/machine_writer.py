@@ -9,7 +9,7 @@ from typing import Any
 
 from hetsgd.models.calibration import RawSamples
 from hetsgd.models.calibration_file import calibration_text
-from hetsgd.models.machine import Accelerator, Machine, Socket
+from hetsgd.models.machine import Machine
 
 _PLAIN = frozenset({"device", "ends"})
 _TOP = ("cpu_lanes", "message_s", "decision_s", "pinned", "weights_on")
@@ -24,9 +24,7 @@ def machine_text(machine: Machine, *, origin: str, raw: Sequence[RawSamples] = (
     text = "\n".join(_lines(machine, origin)) + "\n"
     if machine.calibrated is None:
         return text
-    entries: tuple[Socket | Accelerator, ...] = (*machine.sockets, *machine.accelerators)
-    found = {entry.name: entry.calibration for entry in entries if entry.calibration is not None}
-    return f"{text}\n{calibration_text(replace(machine.calibrated, raw=tuple(raw)), found)}"
+    return f"{text}\n{calibration_text(replace(machine.calibrated, raw=tuple(raw)), machine.calibrations)}"
 
 
 def _lines(machine: Machine, origin: str) -> Iterator[str]:

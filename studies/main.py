@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from hetsgd import __version__
-from hetsgd.studies.commands import compare, listing, simulate, study, trace, train, validate
+from hetsgd.studies.commands import calibrate, compare, listing, simulate, study, trace, train, validate
 from hetsgd.studies.failure import (
     EXIT_BAD_INPUT,
     EXIT_DONE,
@@ -119,6 +119,7 @@ listing.add(app)
 simulate.add(app)
 train.add(app)
 validate.add(app)
+calibrate.add(app)
 study.add(app)
 compare.add(app)
 trace.add(app)
