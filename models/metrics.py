@@ -82,7 +82,7 @@ class Metrics:
       of time with any kernel running, as drivers count it; `cpu_s`: processor seconds.
     - `busy`: every place's shares. `flops`: useful operations per second, `flops_of_peak`: over the peak of the
       machine's processors of that class (nan without a plan).
-    - `bytes`: moved by place, `memory`: high-water mark by tier.
+    - `bytes`: moved by place, `memory`: high-water mark by tier. `notes`: what to know when reading these figures.
     """
 
     elapsed_s: float
@@ -112,6 +112,7 @@ class Metrics:
     memory: Mapping[str, int]
     events: int
     faults: tuple[FaultSeen, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def last_train(self) -> float:
@@ -147,6 +148,7 @@ def metrics(
         elapsed_s=elapsed_s,
         status=trace.status,
         stop_reason=trace.stop_reason,
+        notes=tuple(trace.notes),
         loss=curve,
         time_to_loss_s=time_to_levels(curve, loss_reference, levels),
         examples=examples,

@@ -219,6 +219,8 @@ class Trace:
         self.logical_cpus = 0
         self.status = "done"
         self.stop_reason = ""
+        self.notes: list[str] = []
+        """What a reader of the run's figures should know, such as a machine used beyond its calibration."""
 
     def code(self, text: str) -> int:
         """The code of a text in the tables; the same text has one code."""

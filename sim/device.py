@@ -48,6 +48,7 @@ class DeviceCosts:
         known = self._steps.get((rows, gradient))
         if known is None:
             workload = self._world.plan.workload
+            self._world.note_range(self._accelerator.name, self._accelerator.calibration, rows)
             write: Write = "gradient" if gradient else "in_place"
             load = accelerator_step(workload, self._accelerator, batch=rows, write=write)
             known = self._steps[rows, gradient] = self._served(load)

@@ -37,6 +37,7 @@ class SocketCosts:
         """The stream and the amount of one step of `rows` rows; `gradient`: it is handed in, not applied."""
         known = self._steps.get((rows, gradient))
         if known is None:
+            self._world.note_range(self._socket.name, self._socket.calibration, rows, self._lanes)
             write: Write = "gradient" if gradient else "in_place"
             load = lane_step(self._workload, self._socket, batch=rows, write=write, tier=self._tier, lanes=self._lanes)
             known = self._steps[rows, gradient] = self._served(load)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import simpy
 
+from hetsgd.models.calibration import Calibration
 from hetsgd.models.learner import Learner
 from hetsgd.models.machine import Machine, Socket
 from hetsgd.models.plan import Plan
@@ -53,6 +54,7 @@ class World:
         # Work that draws on nothing shared: each job takes its own time.
         self.unshared = Shared(self.env, float("inf"))
         self.seconds = Stream(1.0)
+        self._noted: set[tuple[str, str]] = set()
         self._streams: dict[tuple[Shared, float], Stream] = {}
         self.home: Socket = machine.sockets[0]
         self.host_copy = Stream(self.home.core_bandwidth_bytes_per_s)
@@ -69,6 +71,16 @@ class World:
     def home_memory(self) -> Shared:
         """The DRAM that the global model lies in (of the first socket)."""
         return self.memories[self.home.name]
+
+    def note_range(self, device: str, calibration: Calibration | None, batch: int, lanes: int = 1) -> None:
+        """Note in the trace where a step is beyond what was calibrated, once for each device and axis."""
+        if calibration is None:
+            return
+        for text in calibration.outside(self.plan.workload, batch, lanes=lanes):
+            axis = text.partition(" ")[0]
+            if (device, axis) not in self._noted:
+                self._noted.add((device, axis))
+                self.recorder.trace.notes.append(f"{device} is used beyond its calibration: {text}")
 
     def after(self, delay_s: float, action: Callable[[simpy.Event], None]) -> simpy.Event:
         """Do something in `delay_s` seconds; the event is handed to it."""

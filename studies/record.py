@@ -76,6 +76,7 @@ def run_record(
         "wall_s": wall_s,
         "status": metrics.status,
         "stop_reason": metrics.stop_reason,
+        "notes": list(metrics.notes),
         "examples": metrics.examples,
         "epochs": metrics.epochs,
         "epoch_s": list(metrics.epoch_s),

@@ -100,6 +100,7 @@ def _head(trace: Trace) -> dict[str, Any]:
         "logical_cpus": trace.logical_cpus,
         "status": trace.status,
         "stop_reason": trace.stop_reason,
+        "notes": trace.notes,
         "workers": trace.workers,
         "places": [
             {"name": place.name, "worker": place.worker, "kind": place.kind, "cpus": place.cpus}
@@ -128,6 +129,7 @@ def _trace(head: dict[str, Any]) -> Trace:
     trace = Trace(level=head["level"])
     trace.elapsed_s, trace.logical_cpus = head["elapsed_s"], head["logical_cpus"]
     trace.status, trace.stop_reason = head["status"], head["stop_reason"]
+    trace.notes = list(head.get("notes", ()))
     trace.workers.update(head["workers"])
     for place in head["places"]:
         trace.place(Place(**place))

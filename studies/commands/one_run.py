@@ -37,6 +37,8 @@ def finish(
     with Meter(plan.policy, 1.0) as meter:
         finished = run(ready, meter.run)
     record = finished.record(reference)
+    for note in record["notes"]:
+        say(f"note: {note}")
     if out is not None:
         finished.save(out, record)
         say(f"saved in {out}")
