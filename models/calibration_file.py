@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hetsgd.models.calibration import Calibration, CalibrationRecord, RawSamples
-from hetsgd.models.edge import problems
+from hetsgd.models.edge import nearest
 from hetsgd.models.policy import Write
 from hetsgd.models.step_fit import StepCosts, StepFit
 from hetsgd.models.step_table import Shape, StepCurve
 from hetsgd.models.workload import Activation, LossName, Precision
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _COSTS: Final = tuple(field.name for field in fields(StepCosts))
 _SHAPE: Final = tuple(field.name for field in fields(Shape))
@@ -97,6 +100,9 @@ class _Calibration(_Table):
     raw: list[_Raw] = []
 
 
+_TABLES: Final[dict[str, type[_Table]]] = {"fit": _Fit, "curve": _Curve, "raw": _Raw}
+
+
 def read_calibration(
     content: Mapping[str, Any], devices: Sequence[str]
 ) -> tuple[CalibrationRecord, dict[str, Calibration]]:
@@ -107,8 +113,7 @@ def read_calibration(
     try:
         table = _Calibration.model_validate(dict(content))
     except ValidationError as error:
-        known = _Calibration.model_fields
-        raise CalibrationError(problems(error, origin="calibration", given=content, known=known)) from error
+        raise CalibrationError("; ".join(_problem(item) for item in error.errors(include_url=False))) from error
     found: dict[str, Calibration] = {}
     entries: list[_Fit | _Curve] = [*table.fit, *table.curve]
     for entry in entries:
@@ -132,6 +137,19 @@ def read_calibration(
         raw=tuple(RawSamples(**raw.model_dump()) for raw in table.raw),
     )
     return record, found
+
+
+def _problem(item: ErrorDetails) -> str:
+    """One problem that pydantic found: field, rule and value; entries of a list by their number from 0."""
+    *owner, key = item["loc"]
+    field = ".".join(["calibration", *(str(part) for part in item["loc"])])
+    if item["type"] == "missing":
+        return f"{field}: must be given"
+    if item["type"] == "extra_forbidden":
+        table = _TABLES.get(str(owner[0]) if owner else "", _Calibration)
+        return f"{field}: no such key, {nearest(str(key), table.model_fields)}"
+    rule = item["msg"].removeprefix("Input ").replace("should be", "must be")
+    return f"{field}: {rule}, got {item['input']!r}"
 
 
 def calibration_text(record: CalibrationRecord, found: Mapping[str, Calibration]) -> str:
