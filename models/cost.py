@@ -87,6 +87,29 @@ def activation_bytes(workload: Workload, batch: int) -> float:
     return batch * (workload.row_bytes + 4.0 * sum(workload.widths[1:]) * workload.item_bytes)
 
 
+def untouched_weights(workload: Workload, batch: int) -> float:
+    """First-layer weights that a core's step leaves out with their zeros: those of features that are 0 in all rows.
+
+    F O (1 - density)^B, with non-zeros spread evenly over the features; 0 where zeros are multiplied too.
+
+    >>> shape = {"rows": 9, "test_rows": 0, "features": 100, "outputs": 2, "hidden": (8,), "density": 0.01}
+    >>> untouched_weights(Workload(name="w", dataset="d", **shape), 2)
+    0.0
+    >>> round(untouched_weights(Workload(name="w", dataset="d", sparse=True, **shape), 2), 2)
+    784.08
+    """
+    if not workload.multiplies_sparse:
+        return 0.0
+    return workload.widths[0] * workload.widths[1] * (1.0 - workload.density) ** batch
+
+
+def zero_flops(workload: Workload, batch: int, *, products: int) -> float:
+    """Operations of the first layer's `products` (forward, gradient) that a core leaves out with the zeros."""
+    if not workload.multiplies_sparse:
+        return 0.0
+    return 2.0 * products * batch * (1.0 - workload.density) * workload.widths[0] * workload.widths[1]
+
+
 def core_flops(socket: Socket, precision: Precision) -> float:
     """Peak of one core at a precision."""
     return socket.core_flops_float32 if precision == "float32" else socket.core_flops_float64
@@ -143,23 +166,42 @@ def lane_step(
     """One gradient step of one lane, with `lanes` lanes on its socket.
 
     overhead + max(flops / (core peak x B / (B + half)), passes x model bytes / core rate of the tier); from DRAM the
-    traffic is shared with the other lanes, from L2 it counts as arithmetic.
+    traffic is shared with the other lanes, from L2 it counts as arithmetic. Of a sparse set the first layer costs
+    what its non-zeros do; only a `gradient` is written whole. On a calibrated socket: what was measured.
     """
+    if socket.calibration is not None and socket.calibration.covers(workload):
+        alone_s = socket.calibration.step_s(workload, batch, lanes=lanes, write=write)
+        return _measured(alone_s, weight_passes(write, fused=True) * workload.model_bytes, socket, tier, lanes)
     share = core_share(socket, lanes)
     peak = core_flops(socket, workload.precision) * share
-    busy_s = flops_s(workload.step_flops(batch), peak, batch, socket.half_batch)
-    traffic = float(weight_passes(write, fused=True) * workload.model_bytes)
+    flops = workload.step_flops(batch) - zero_flops(workload, batch, products=2)
+    busy_s = flops_s(flops, peak, batch, socket.half_batch)
+    passes = weight_passes(write, fused=True)
+    spared = (passes - 1 if write == "gradient" else passes) * untouched_weights(workload, batch)
+    traffic = passes * workload.model_bytes - spared * workload.item_bytes
     return _through_tier(socket, busy_s, traffic, tier, share)
 
 
 def lane_forward(workload: Workload, socket: Socket, *, rows: int, tier: Tier = "dram", lanes: int = 1) -> Load:
     """Loss over `rows` rows on one lane, in chunks: forward arithmetic against weights once per chunk and the rows."""
+    if socket.calibration is not None and socket.calibration.covers(workload):
+        alone_s = socket.calibration.forward_s(workload, rows, lanes=lanes)
+        return _measured(alone_s, chunks(rows) * workload.model_bytes + rows * workload.row_bytes, socket, tier, lanes)
     share = core_share(socket, lanes)
     peak = core_flops(socket, workload.precision) * share
     chunk = min(rows, EVALUATION_CHUNK_ROWS)
-    busy_s = flops_s(workload.forward_flops(rows), peak, chunk, socket.half_batch)
-    traffic = float(chunks(rows) * workload.model_bytes + rows * workload.row_bytes)
+    flops = workload.forward_flops(rows) - zero_flops(workload, rows, products=1)
+    busy_s = flops_s(flops, peak, chunk, socket.half_batch)
+    row_bytes = workload.stored_row_bytes if workload.multiplies_sparse else workload.row_bytes
+    traffic = float(chunks(rows) * workload.model_bytes + rows * row_bytes)
     return _through_tier(socket, busy_s, traffic, "dram" if tier == "dram" else "l3", share)
+
+
+def _measured(alone_s: float, traffic: float, socket: Socket, tier: Tier, lanes: int) -> Load:
+    """Work whose time was measured with that many lanes: their share of DRAM is in it, so they never wait for more."""
+    if tier != "dram":
+        return Load(alone_s=alone_s)
+    return Load(alone_s=alone_s, dram_bytes=min(traffic, alone_s * socket.dram_bandwidth_bytes_per_s / max(lanes, 1)))
 
 
 def _through_tier(socket: Socket, busy_s: float, traffic: float, tier: Tier, share: float) -> Load:
@@ -191,8 +233,10 @@ def accelerator_step(workload: Workload, accelerator: Accelerator, *, batch: int
 
     launches + max(flops / (peak x B / (B + half)), bytes / memory bandwidth), with bytes of weights (update not
     fused) and activations. A stand-in computes as a core does: fused, and its weights come from shared DRAM unless
-    they fit its L2.
+    they fit its L2. On a calibrated accelerator: what was measured.
     """
+    if accelerator.calibration is not None and accelerator.calibration.covers(workload):
+        return Load(alone_s=accelerator.calibration.step_s(workload, batch, write=write))
     own = write != "gradient"
     passes = weight_passes("in_place" if own else "gradient", fused=accelerator.stand_in)
     peak = accelerator_flops(accelerator, workload.precision)
@@ -212,6 +256,8 @@ def accelerator_forward(workload: Workload, accelerator: Accelerator, *, rows: i
 
     The copies of the model and the rows are transfers of their own.
     """
+    if accelerator.calibration is not None and accelerator.calibration.covers(workload):
+        return Load(alone_s=accelerator.calibration.forward_s(workload, rows))
     chunk = min(rows, EVALUATION_CHUNK_ROWS)
     peak = accelerator_flops(accelerator, workload.precision)
     busy_s = flops_s(workload.forward_flops(rows), peak, chunk, accelerator.half_batch)

@@ -34,8 +34,13 @@ def accelerator_bytes(workload: Workload, batch: int, *, batches_held: int = 1) 
 
 
 def host_bytes(workload: Workload) -> int:
-    """Host memory that every run needs: the data set and the global model."""
-    return (workload.rows + workload.test_rows) * workload.row_bytes + workload.model_bytes
+    """Host memory that every run needs: the data set, as CSR where it is kept so, and the global model.
+
+    >>> w = Workload(name="w", dataset="d", rows=10, test_rows=0, features=3, outputs=2, hidden=(4,))
+    >>> host_bytes(w) == 10 * w.row_bytes + w.model_bytes
+    True
+    """
+    return (workload.rows + workload.test_rows) * workload.stored_row_bytes + workload.model_bytes
 
 
 def check_host(machine: Machine, workload: Workload) -> None:

@@ -129,9 +129,11 @@ class Workload:
     def stored_row_bytes(self) -> int:
         """Bytes of one row as host memory keeps it: as CSR, value and column of each feature that is not zero.
 
-        >>> w = Workload(name="w", dataset="d", rows=1, test_rows=0, features=1000, outputs=2, hidden=(), density=0.01)
-        >>> w.stored_row_bytes == w.row_bytes
-        True
+        >>> shape = {"rows": 1, "test_rows": 0, "features": 1000, "outputs": 2, "hidden": (), "density": 0.01}
+        >>> Workload(name="w", dataset="d", **shape).stored_row_bytes
+        4008
+        >>> Workload(name="w", dataset="d", sparse=True, **shape).stored_row_bytes  # ten values, start, label
+        96
         """
         if not self.sparse:
             return self.row_bytes

@@ -68,7 +68,7 @@ def _labels(value: object) -> object:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) and "," in value else value
 
 
-class _WorkloadTable(BaseModel):
+class WorkloadTable(BaseModel):
     """The keys of a workload file but `[run]`."""
 
     model_config = ConfigDict(extra="forbid")
@@ -82,6 +82,7 @@ class _WorkloadTable(BaseModel):
     test_fraction: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
     split_seed: Annotated[int, Field(ge=0)] = 0
     scaling: Scaling = "unit"
+    sparse: bool | None = None
     hidden: Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_widths)]
     activation: Activation = "sigmoid"
     bias: bool = True
@@ -96,7 +97,7 @@ class _WorkloadTable(BaseModel):
     density: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
 
 
-WORKLOAD_KEYS: Final = tuple(_WorkloadTable.model_fields)
+WORKLOAD_KEYS: Final = tuple(WorkloadTable.model_fields)
 
 
 def load_workload(
@@ -170,22 +171,22 @@ def _run_defaults(content: dict[str, Any], origin: str) -> dict[str, Any]:
         raise WorkloadError(str(error)) from error
 
 
-def _table(content: dict[str, Any], overrides: dict[str, Any], path: Path) -> _WorkloadTable:
+def _table(content: dict[str, Any], overrides: dict[str, Any], path: Path) -> WorkloadTable:
     """The file's keys with the overrides over them; each is told of by where it comes from."""
     try:
-        table = _WorkloadTable.model_validate(content)
+        table = WorkloadTable.model_validate(content)
     except ValidationError as error:
         raise WorkloadError(problems(error, origin=str(path), given=content, known=WORKLOAD_KEYS)) from error
     if not overrides:
         return table
     try:
-        return _WorkloadTable.model_validate({**content, **overrides})
+        return WorkloadTable.model_validate({**content, **overrides})
     except ValidationError as error:
         message = problems(error, origin="--set", prefix="workload.", given=overrides, known=WORKLOAD_KEYS)
         raise WorkloadError(message) from error
 
 
-def _dataset(table: _WorkloadTable, folder: Path, path: Path) -> Dataset:
+def _dataset(table: WorkloadTable, folder: Path, path: Path) -> Dataset:
     """Load the data of a workload."""
     from hetsgd.models.data.catalogue import load
     from hetsgd.models.data.dataset import DataError
@@ -203,12 +204,13 @@ def _dataset(table: _WorkloadTable, folder: Path, path: Path) -> Dataset:
             scaling=table.scaling,
             seed=table.split_seed,
             dtype=table.precision,
+            sparse=table.sparse,
         )
     except DataError as error:
         raise WorkloadError(f"{path}: dataset: {error}") from error
 
 
-def _from_data(table: _WorkloadTable, data: Dataset, path: Path) -> dict[str, Any]:
+def _from_data(table: WorkloadTable, data: Dataset, path: Path) -> dict[str, Any]:
     """Shape, loss and origin as the loaded data have them."""
     loss: LossName = "sigmoid" if data.multilabel else "softmax"
     if table.loss not in (None, loss):
@@ -220,12 +222,13 @@ def _from_data(table: _WorkloadTable, data: Dataset, path: Path) -> dict[str, An
         "features": data.features,
         "outputs": data.outputs,
         "density": max(data.density, 1.0 / data.features),
+        "sparse": data.sparse,
         "loss": loss,
         "source": "; ".join(part for part in (table.source, f"data: {data.source}") if part),
     }
 
 
-def _from_shape(table: _WorkloadTable) -> dict[str, Any]:
+def _from_shape(table: WorkloadTable) -> dict[str, Any]:
     """Shape and loss as the file gives them."""
     return {
         "rows": table.rows,
@@ -233,12 +236,13 @@ def _from_shape(table: _WorkloadTable) -> dict[str, Any]:
         "features": table.features,
         "outputs": table.outputs,
         "density": 1.0 if table.density is None else table.density,
+        "sparse": bool(table.sparse),
         "loss": table.loss or ("sigmoid" if table.multilabel else "softmax"),
         "source": "; ".join(part for part in (table.source, "data not loaded, the shape is given") if part),
     }
 
 
-def _build(table: _WorkloadTable, name: str, shaped: Mapping[str, Any], path: Path) -> Workload:
+def _build(table: WorkloadTable, name: str, shaped: Mapping[str, Any], path: Path) -> Workload:
     try:
         return Workload(
             name=name,

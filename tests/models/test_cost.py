@@ -42,6 +42,35 @@ def test_a_small_batch_is_bound_by_memory_and_a_large_one_by_arithmetic(server: 
     assert small.dram_bytes == large.dram_bytes == 4 * NET.model_bytes
 
 
+def test_a_core_leaves_the_zeros_of_a_sparse_set_out(server: Machine) -> None:
+    dense = Workload(
+        name="w", dataset="d", rows=72_309, test_rows=0, features=20_958, outputs=2, hidden=(512,) * 4, density=0.0025,
+    )  # fmt: skip
+    sparse = replace(dense, sparse=True)
+    first = 20_958 * 512 * 4
+    one, row = (lane_step(load, server.sockets[0], batch=1) for load in (dense, sparse))
+    assert one.dram_bytes - row.dram_bytes == pytest.approx(4 * 0.9975 * first)
+    assert row.alone_s < one.alone_s / 5
+    gradient = lane_step(sparse, server.sockets[0], batch=1, write="gradient")  # its zeros are written, not left out
+    assert gradient.dram_bytes == pytest.approx(3 * dense.model_bytes - 2 * 0.9975 * first)
+    large = [lane_step(load, server.sockets[0], batch=4096).alone_s for load in (dense, sparse)]
+    assert large[1] < large[0] / 5
+    loss = [lane_forward(load, server.sockets[0], rows=72_309).alone_s for load in (dense, sparse)]
+    assert loss[1] < loss[0] / 5
+    full = replace(sparse, density=0.5)  # too full to be worth it: densified
+    assert not full.multiplies_sparse
+    assert lane_step(full, server.sockets[0], batch=1) == one
+
+
+def test_a_sparse_set_takes_the_memory_of_its_values() -> None:
+    dense = Workload(
+        name="w", dataset="d", rows=72_309, test_rows=0, features=20_958, outputs=2, hidden=(), density=0.0025,
+    )  # fmt: skip
+    sparse = replace(dense, sparse=True)
+    assert host_bytes(dense) == 72_309 * (20_958 * 4 + 8) + dense.model_bytes
+    assert host_bytes(sparse) == 72_309 * (419 + 8 + 8) + dense.model_bytes
+
+
 def test_an_accelerator_step_is_launches_and_the_roofline(server: Machine) -> None:
     card = server.accelerators[0]
     launches_s = 21 * 3 * 10e-6

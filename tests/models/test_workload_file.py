@@ -52,7 +52,9 @@ def put(path: Path, text: str) -> Path:
 
 
 def test_the_built_in_workloads_are_listed_with_a_description() -> None:
-    assert workload_names() == ("covtype", "quickstart")
+    assert workload_names() == (
+        "a9a", "covtype", "delicious", "letter", "mnist10k", "quickstart", "real-sim", "tmc2007_500", "w8a",
+    )  # fmt: skip
     for name, description in describe_workloads():
         assert description == load_workload(name, data=False).workload.description
         assert len(description) > 20
@@ -73,6 +75,27 @@ def test_covtype_without_its_data_has_the_shape_of_the_full_set() -> None:
     assert (net.hidden, net.activation, net.bias, net.precision) == ((512,) * 6, "sigmoid", False, "float64")
     assert net.parameters == 54 * 512 + 5 * 512 * 512 + 512 * 2
     assert "the shape is given" in net.source
+
+
+@pytest.mark.parametrize(
+    ("name", "depth", "loss", "layers"),
+    [("covtype", 6, "softmax", (54, 2)), ("w8a", 8, "softmax", (300, 2)), ("delicious", 8, "sigmoid", (500, 983)),
+     ("real-sim", 4, "softmax", (20_958, 2))],
+)  # fmt: skip
+def test_the_nets_of_the_paper(name: str, depth: int, loss: str, layers: tuple[int, int]) -> None:
+    net = load_workload(name, data=False).workload
+    assert (net.hidden, net.activation, net.bias, net.precision) == ((512,) * depth, "sigmoid", False, "float64")
+    assert (net.loss, net.features, net.outputs) == (loss, *layers)
+    assert "assumed: depth" in net.source
+    assert net.multiplies_sparse == net.sparse == (name == "real-sim")
+
+
+def test_sparse_keeps_the_features_as_they_come(own: Path) -> None:
+    loaded = load_workload(own, {"sparse": "true"})
+    assert (loaded.workload.sparse, loaded.data().sparse) == (True, True)
+    assert not load_workload(own).workload.sparse
+    with pytest.raises(WorkloadError, match="scaling 'standard' of a sparse set shifts every zero"):
+        load_workload(own, {"sparse": "true", "scaling": "standard"})
 
 
 def test_covtype_on_the_sample_says_so() -> None:
@@ -117,11 +140,12 @@ def test_every_override_changes_the_workload() -> None:
     values = {
         "activation": "relu", "precision": "float64", "bias": "false", "initial": "normal", "initial_scale": "0.5",
         "rows": "1000", "test_rows": "10", "features": "20", "outputs": "5", "density": "0.5", "name": "mine",
-        "description": "changed", "source": "me",
+        "description": "changed", "source": "me", "sparse": "true",
     }  # fmt: skip
     net = load_workload("quickstart", values, data=False).workload
     assert (net.activation, net.precision, net.bias, net.initial) == ("relu", "float64", False, "normal")
     assert (net.rows, net.test_rows, net.features, net.outputs, net.density) == (1000, 10, 20, 5, 0.5)
+    assert net.sparse
     assert (net.name, net.description, net.initial_scale) == ("mine", "changed", 0.5)
     assert net.source.startswith("me; ")
 
@@ -218,7 +242,7 @@ def test_a_bad_override_is_told_its_field_rule_and_value(own: Path, overrides: d
 
 
 def test_an_unknown_name_and_a_missing_file_are_told(tmp_path: Path) -> None:
-    with pytest.raises(WorkloadError, match=r"workload 'quikstart': .* did you mean 'quickstart'\? known: covtype"):
+    with pytest.raises(WorkloadError, match=r"workload 'quikstart': .* did you mean 'quickstart'\? known: a9a"):
         load_workload("quikstart")
     with pytest.raises(WorkloadError, match=r"gone\.toml: cannot be read: No such file"):
         load_workload(tmp_path / "gone.toml")
