@@ -55,11 +55,17 @@ def calibrated_machine(scope: Scope, store: SampleStore, record: CalibrationReco
 
 
 def raw_samples(store: SampleStore) -> tuple[RawSamples, ...]:
-    """All that was measured: for steps the seconds of one step, disturbed or not."""
+    """All that was measured; of steps the seconds of one."""
     found = []
     for key in store.measured():
         unit = "bytes/s" if key.startswith(("bandwidth", "memory rate")) else "1" if key.startswith("noise") else "s"
-        found.append(RawSamples(what=key, unit=unit, values=tuple(values[0] for values in store.all(key))))
+        measured = store.all(key)
+        found.append(
+            RawSamples(
+                what=key, unit=unit, values=tuple(values[0] for values in measured),
+                disturbed=tuple(bool(values[1]) for values in measured if len(values) > 1),
+            )
+        )  # fmt: skip
     return tuple(found)
 
 

@@ -108,11 +108,15 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawSamples:
-    """Repeated measurements of one thing: `what` was measured, in `unit`; all `values`, in the order of time."""
+    """Repeated measurements of one thing: `what` was measured, in `unit`; all `values`, in the order of time.
+
+    `disturbed`: for steps on cores, whether something else had the core meanwhile.
+    """
 
     what: str
     unit: str
     values: tuple[float, ...]
+    disturbed: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

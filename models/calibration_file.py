@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _COSTS: Final = tuple(field.name for field in fields(StepCosts))
 _SHAPE: Final = tuple(field.name for field in fields(Shape))
-_ERRORS: Final = ("fit_error", "held_out_error", "spread")
 
 
 class CalibrationError(ValueError):
@@ -52,6 +51,7 @@ class _Fit(_Table):
     element_s: float
     row_s: float
     gradient_passes: float
+    gradient_s: float
     forward_share: float
     fit_error: float | None = None
     held_out_error: float | None = None
@@ -87,6 +87,7 @@ class _Raw(_Table):
     what: str
     unit: str
     values: tuple[float, ...]
+    disturbed: tuple[bool, ...] = ()
 
 
 class _Calibration(_Table):
@@ -183,7 +184,7 @@ def _pairs(device: str | None, value: Any, *, leave_out: tuple[str, ...] = ()) -
         yield f"device = {_toml(device)}"
     for field in fields(value):
         item = getattr(value, field.name)
-        if field.name not in leave_out and not (field.name in _ERRORS and item is None):
+        if field.name not in leave_out and item is not None and item != ():
             yield f"{field.name} = {_toml(item)}"
 
 

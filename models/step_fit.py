@@ -27,7 +27,8 @@ class StepCosts:
     `l3_bytes_per_s` and `dram_bytes_per_s` of weight traffic by the tier that holds the weights (an accelerator has
     its memory as the last tier), `flops_per_s` and `half_batch` of arithmetic, `element_s` of each output of a layer
     and row, `row_s` of each row; `gradient_passes`: how often a step goes through the weights when it hands in a
-    gradient; `forward_share`: what a row of a loss costs, as a share of its part of a step.
+    gradient, and `gradient_s` what such a step costs besides: it comes alone, after a wait; `forward_share`: what a
+    row of a loss costs, as a share of its part of a step.
     """
 
     overhead_s: float
@@ -40,6 +41,7 @@ class StepCosts:
     element_s: float
     row_s: float
     gradient_passes: float = 4.0
+    gradient_s: float = 2e-5
     forward_share: float = 0.4
 
     def __post_init__(self) -> None:
@@ -101,6 +103,7 @@ def step_seconds(fit: StepFit, costs: StepCosts, workload: Workload, batch: int,
     weights_s = passes * workload.model_bytes * tier_seconds(fit, costs, workload.model_bytes)
     idle_s = workload.step_flops(1) / costs.flops_per_s * costs.half_batch
     calls_s = costs.overhead_s + costs.layer_s * (len(workload.widths) - 1)
+    calls_s += costs.gradient_s if write == "gradient" else 0.0
     busy_s = weights_s + idle_s + row_seconds(costs, workload, batch)
     if fit.overlaps:
         return float((calls_s**4 + busy_s**4) ** 0.25)

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NAMES: Final = tuple(field.name for field in fields(StepCosts) if field.name != "forward_share")
-_PRIOR: Final = 0.01
+_PRIOR: Final = 0.02
+_FIRM_PRIOR: Final = 0.3
 """Weight of one e-fold away from where the search starts: what no measurement tells stays there."""
+_FIRM: Final = frozenset({"l2_bytes_per_s", "l3_bytes_per_s", "dram_bytes_per_s", "half_batch", "gradient_passes"})
+"""Coefficients that start from measurements of their own, or that trade off against those."""
 _BOUND: Final = math.log(1e3)
 _OUTLIER: Final = 0.1
 """From this relative error on, an error counts linearly: one disturbed measurement does not bend the fit."""
@@ -46,12 +49,13 @@ def fit_steps(start: StepFit, samples: Sequence[StepSample]) -> StepFit:
     from scipy.optimize import least_squares
 
     origin = np.array([math.log(getattr(start.costs, name)) for name in _NAMES])
+    prior = np.array([_FIRM_PRIOR if name in _FIRM else _PRIOR for name in _NAMES])
     truth = np.array([math.log(sample.seconds) for sample in samples])
 
     def residuals(point: NDArray[Any]) -> NDArray[Any]:
         costs = _costs(start.costs, point)
         guess = [math.log(step_seconds(start, costs, s.workload, s.batch, s.write)) for s in samples]
-        return np.concatenate([np.array(guess) - truth, _PRIOR * (point - origin)])
+        return np.concatenate([np.array(guess) - truth, prior * (point - origin)])
 
     found = least_squares(
         residuals, origin, bounds=(origin - _BOUND, origin + _BOUND), loss="soft_l1", f_scale=_OUTLIER, max_nfev=200

@@ -234,6 +234,7 @@ class Accelerator:
         self._to_device(self._snapshot if order.source else self._model)
         snapped = _now()
         child.log.add("pull", began, snapped, id_=order.id, read=read, bytes_=self._model.nbytes)
+        spent_s = time.thread_time()
         try:
             train = self._sums(order, self._data.train, order.start, order.stop)
             test = self._sums(order, self._data.test, order.test_start, order.test_stop)
@@ -249,6 +250,7 @@ class Accelerator:
             end_s=ended,
             train=train.numbers,
             test=test.numbers,
+            value=time.thread_time() - spent_s,
         )
 
     def _sums(self, order: Order, part: Part, start: int, stop: int) -> LossSum:

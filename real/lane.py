@@ -172,6 +172,7 @@ class Lane:
     def evaluate(self, order: Order) -> Report | None:
         """The loss of this lane's part of the rows, of the global model as it is now or of the snapshot."""
         child, began, read = self._child, _now(), self._child.counter.version()
+        spent_s = time.thread_time()
         model = self._snapshot
         if not order.source:
             model = self._evaluated
@@ -200,6 +201,7 @@ class Lane:
             end_s=ended,
             train=train.numbers,
             test=test.numbers,
+            value=time.thread_time() - spent_s,
         )
 
     def warm(self, order: Order) -> None:

@@ -77,8 +77,8 @@ class ReportKind(IntEnum):
 class Report(NamedTuple):
     """One report; fields that a kind does not use are 0.
 
-    `read` and `wrote` are versions, `rows`, `updates` and `steps` counts of this child, `value` of an assignment the
-    processor time of its steps in seconds. For a loss, `start_s` is the time and `read` the version of the snapshot,
+    `read` and `wrote` are versions, `rows`, `updates` and `steps` counts of this child, `value` of an assignment or
+    a loss the processor time of its computing in seconds. For a loss, `start_s` is the time and `read` the version of the snapshot,
     and the values are sums over the child's rows, see `losses.py`.
     """
 

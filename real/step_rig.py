@@ -131,15 +131,18 @@ class StepRig:
         return seconds
 
     def loss_row_s(self, children: Sequence[ChildProcess]) -> float:
-        """Seconds per row of a loss that these children compute at the same time, each of rows of its own."""
-        rows = min(self._rows // len(children), _LOSS_ROWS)
+        """Seconds per row of a loss that these children compute at the same time, each of the same rows."""
+        rows = min(self._rows, _LOSS_ROWS)
         order = Order(kind=OrderKind.EVALUATE, serial=self._force.serial(), source=1, stop=rows)
-        self._force.share(order, children, ReportKind.LOSS)
-        seconds = []
+        reports = self._force.share(order, children, ReportKind.LOSS)
+        wall_s = []
         for child in children:
             spans = _spans(self._records(child, 0), "evaluate")
-            seconds += [float(value) for value in spans["end_s"] - spans["start_s"]]
-        return float(np.mean(seconds)) / rows
+            wall_s += [float(value) for value in spans["end_s"] - spans["start_s"]]
+        if any(child.setup.device != "cpu" for child in children):
+            return float(np.mean(wall_s)) / rows
+        spent_s = [report.value for report in reports]
+        return _timed(float(np.mean(wall_s)), float(np.mean(spent_s))).step_s / rows
 
     def _assign(self, children: Sequence[ChildProcess], batch: int, pieces: int, write: Write) -> list[Report]:
         rows = min(batch * pieces * len(children), self._rows)
