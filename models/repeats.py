@@ -23,7 +23,7 @@ class Central:
 
 
 def central(values: Sequence[float], disturbed: Sequence[bool] = ()) -> Central:
-    """The median of the undisturbed repeats; the lower quartile of all where nearly all were disturbed.
+    """The median of the undisturbed repeats; the least of all where nearly all were disturbed.
 
     The spread is half the distance of the 16th and the 84th percentile, over the value: one standard deviation.
 
@@ -35,7 +35,7 @@ def central(values: Sequence[float], disturbed: Sequence[bool] = ()) -> Central:
     if len(quiet) >= max(_UNDISTURBED_SHARE * len(found), 1.0):
         value, kept = float(np.median(quiet)), quiet
     else:
-        value, kept = float(np.quantile(found, 0.25)), found
+        value, kept = float(np.min(found)), found
     low, high = np.quantile(kept, [0.16, 0.84])
     return Central(value=value, spread=float(high - low) / 2.0 / value, count=len(found))
 

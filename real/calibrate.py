@@ -167,7 +167,7 @@ class _Calibration:
     def _warm(self, rig: StepRig) -> None:
         """Buffers for the largest batch, and code that has run once."""
         for cell in self._largest(rig.shape):
-            rig.timed(cell, 0.0, 1.0)
+            rig.warm(cell)
 
     def _largest(self, shape: Shape) -> list[Cell]:
         found: dict[tuple[str, int], Cell] = {}

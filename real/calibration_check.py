@@ -56,7 +56,7 @@ def check(machine: Machine, cells: Sequence[Cell], repeats: int, interrupts: Int
                 random.Random(turn).shuffle(chosen)
                 with step_rig(machine, shape, lanes=lanes, largest=largest, interrupts=interrupts) as rig:
                     for cell in sorted(chosen, key=lambda cell: -cell.batch)[:3]:
-                        rig.timed(cell, 0.0, 1.0)
+                        rig.warm(cell)
                     for cell in chosen:
                         if interrupts.received:
                             raise Interrupted

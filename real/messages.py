@@ -78,8 +78,8 @@ class Report(NamedTuple):
     """One report; fields that a kind does not use are 0.
 
     `read` and `wrote` are versions, `rows`, `updates` and `steps` counts of this child, `value` of an assignment or
-    a loss the processor time of its computing in seconds. For a loss, `start_s` is the time and `read` the version of the snapshot,
-    and the values are sums over the child's rows, see `losses.py`.
+    a loss the processor time of its computing in seconds. For a loss, `start_s` is the time and `read` the version
+    of the snapshot, and the values are sums over the child's rows, see `losses.py`.
     """
 
     kind: int
