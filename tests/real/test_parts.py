@@ -103,10 +103,11 @@ def test_a_set_multiplied_sparse_trains_as_its_dense_twin_to_rounding() -> None:
 
 def test_many_lanes_replayed_sparse_equal_many_lanes_replayed_dense() -> None:
     parameters = []
-    for data in twins(0.02):
-        of = plan(data, "hogbatch", lanes=6)
-        learner = ReplayLearner(of, data)
-        simulate(of, learner)
+    dense, sparse = twins(0.02)
+    timed = plan(sparse, "hogbatch", lanes=6)  # one order of events for both
+    for data in (dense, sparse):
+        learner = ReplayLearner(plan(data, "hogbatch", lanes=6), data)
+        simulate(timed, learner)
         parameters.append(learner.parameters)
     np.testing.assert_allclose(parameters[1], parameters[0], rtol=1e-3, atol=1e-5)
 
