@@ -25,7 +25,7 @@ from hetsgd.real import Trained, train, warm_start
 _HANG_S = 60
 
 
-def _machine(lanes: int, accelerators: tuple[str, ...]) -> Machine:
+def small_machine(lanes: int, accelerators: tuple[str, ...]) -> Machine:
     socket = Socket(
         name="cpu0", cores=8, threads_per_core=1, core_flops_float32=1e11, core_flops_float64=5e10, half_batch=8.0,
         core_bandwidth_bytes_per_s=1e10, dram_bandwidth_bytes_per_s=2e10, dram_bytes=1 << 34, l2_bytes=1 << 20,
@@ -70,7 +70,7 @@ class Bench:
         values: dict[str, Any] = {"stop": StopRule(epochs=2), "learning_rate": 0.05, "seed": 3, "lanes": mode}
         name, chosen = (policy, recipe(policy, **(keys or {}))) if isinstance(policy, str) else ("own", policy)
         return Plan(
-            machine=_machine(lanes, accelerators), workload=load, policy=name, recipe=chosen,
+            machine=small_machine(lanes, accelerators), workload=load, policy=name, recipe=chosen,
             run=RunSettings(**(values | run)),
         )  # fmt: skip
 
