@@ -43,14 +43,15 @@ def check_here(path: Path) -> list[Checked]:
     """Measure this machine anew and predict the same from its file. Raises BadInput, Interrupted, RunFailed."""
     from hetsgd.models.calibration_scope import check_cells
     from hetsgd.models.machine_file import load_machine
+
+    with checking("--check"):
+        machine = load_machine(path)
+        cells = check_cells(machine)
     from hetsgd.real.calibration_check import check
     from hetsgd.real.interrupts import Interrupts
     from hetsgd.real.workforce import ChildLost
     from hetsgd.real.workforce import Interrupted as Stopped
 
-    with checking("--check"):
-        machine = load_machine(path)
-        cells = check_cells(machine)
     say(f"calibrate: checks {path.name} at {len(cells)} step times, {_REPEATS} times each; about a minute or two")
     try:
         with Interrupts() as interrupts, Meter("check", 1.0) as meter:
