@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import importlib
+import tomllib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -47,3 +50,51 @@ def problems(
             value = given.get(path[0], item["input"]) if path else item["input"]
             found.append(f"{field}: {rule}, got {value!r}")
     return f"{origin}: {'; '.join(dict.fromkeys(found))}"
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; ValueError names the file and what is wrong with it.
+
+    Only regular files are opened: a pipe or a device would be waited for without end.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path}: must be a regular file, and is a folder, pipe or device")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: must be text in UTF-8: {error}") from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file; ValueError as for `read_text`, and for text that is not TOML."""
+    text = read_text(path)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: must be TOML: {error}") from error
+
+
+def load_object(text: str) -> Any:
+    """The object `package.module:object`; ValueError says why there is none, whatever its module raises."""
+    module, _, path = text.partition(":")
+    if not module or not path:
+        raise ValueError(f"{text!r}: an object is named package.module:object")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{text!r}: cannot be imported: {error}") from error
+    except Exception as error:
+        raise ValueError(f"{text!r}: cannot be imported: it raised {type(error).__name__}: {error}") from error
+    return found
+
+
+def call_object(text: str, found: Any) -> Any:
+    """What the function `found`, named `text`, returns without arguments; ValueError when it raises."""
+    try:
+        return found()
+    except Exception as error:
+        raise ValueError(f"{text!r}: calling it raised {type(error).__name__}: {error}") from error

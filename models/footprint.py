@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from hetsgd.models.machine import Accelerator, Machine
+from hetsgd.models.plan import Plan
+from hetsgd.models.policy import Recipe
 from hetsgd.models.workload import Workload
 
 
@@ -51,6 +53,23 @@ def check_host(machine: Machine, workload: Workload) -> None:
             f"machine {machine.name}: the data of workload {workload.name} and its model need {size_text(needed)} of "
             f"DRAM, it has {size_text(there)}; take fewer rows (workload.rows) or a machine with more DRAM"
         )
+
+
+def largest_batch(recipe: Recipe) -> int:
+    """The largest batch that a recipe's parameters let an accelerator have, as far as they say it; at least 1."""
+    names = ("accelerator_batch", "accelerator_upper")
+    return max(1, *(value for name in names if isinstance(value := getattr(recipe, name, 1), int)))
+
+
+def check_capacity(plan: Plan) -> None:
+    """Raise CapacityError when data, model or a batch do not fit the memories of the plan's machine."""
+    check_host(plan.machine, plan.workload)
+    fleet = plan.fleet()
+    batch = min(largest_batch(plan.recipe), plan.workload.rows)
+    for member in fleet.members:
+        if member.kind == "accelerator":
+            accelerator = plan.machine.accelerator(member.name)
+            check_accelerator(accelerator, plan.workload, batch, batches_held=1 + fleet.lookahead)
 
 
 def check_accelerator(accelerator: Accelerator, workload: Workload, batch: int, *, batches_held: int = 1) -> int:

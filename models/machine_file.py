@@ -6,8 +6,6 @@ where no source gives it; a figure without either is refused. Units are in the k
 
 from __future__ import annotations
 
-import importlib
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -17,7 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from hetsgd.models.calibration import MEASURED_FIELDS
 from hetsgd.models.calibration_file import CalibrationError, read_calibration
-from hetsgd.models.edge import nearest, problems, unknown_key
+from hetsgd.models.edge import call_object, load_object, nearest, problems, read_toml, unknown_key
 from hetsgd.models.machine import Accelerator, Link, Machine, Noise, Placement, Socket
 from hetsgd.models.machine_local import local_machine
 from hetsgd.models.machine_names import LOCAL, MACHINE_FOLDER, machine_names
@@ -128,11 +126,9 @@ class _Origins:
 
 def _read_machine(path: Path, used: int | None) -> Machine:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise MachineError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise MachineError(f"{path}: must be TOML: {error}") from error
+        content = read_toml(path)
+    except ValueError as error:
+        raise MachineError(str(error)) from error
     for key in content:
         if key not in _TOP:
             raise MachineError(unknown_key(str(path), "", key, _TOP))
@@ -297,12 +293,11 @@ def _typed(owner: type, field: str, value: Any, key: str) -> Any:
 
 def _from_module(text: str) -> Machine:
     """The machine object `package.module:object`: a Machine, or a function without parameters that returns one."""
-    module_name, _, attribute = text.partition(":")
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise MachineError(f"machine {text!r}: cannot be imported: {error}") from error
-    value = found() if callable(found) and not isinstance(found, type) else found
+        found = load_object(text)
+        value = call_object(text, found) if callable(found) and not isinstance(found, type) else found
+    except ValueError as error:
+        raise MachineError(f"machine {error}") from error
     if not isinstance(value, Machine):
         raise MachineError(f"machine {text!r}: must be a Machine, got {type(value).__name__}")
     return value

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from hetsgd.models.policy import LaneMode
 
 Order = Literal["file", "shuffled"]
 Evaluation = Literal["blocking", "concurrent", "deferred"]
 TraceLevel = Literal["none", "summary", "full"]
+
+_MOST_RATE: Final = 1e6
+"""Far beyond any use, and far from what single precision cannot hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +66,12 @@ class RunSettings:
     trace: TraceLevel = "full"
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.learning_rate < math.inf:
-            raise ValueError(f"run.learning_rate must be > 0 and finite, got {self.learning_rate}")
+        if not 0.0 < self.learning_rate <= _MOST_RATE:
+            raise ValueError(f"run.learning_rate must be > 0 and at most {_MOST_RATE:g}, got {self.learning_rate}")
         if not 0.0 <= self.momentum < 1.0:
             raise ValueError(f"run.momentum must be in [0, 1), got {self.momentum}")
-        if not 0.0 <= self.weight_decay < math.inf:
-            raise ValueError(f"run.weight_decay must be >= 0 and finite, got {self.weight_decay}")
+        if not 0.0 <= self.weight_decay <= _MOST_RATE:
+            raise ValueError(f"run.weight_decay must be in [0, {_MOST_RATE:g}], got {self.weight_decay}")
         if self.lookahead < 0:
             raise ValueError(f"run.lookahead must be >= 0, got {self.lookahead}")
         if self.seed < 0:

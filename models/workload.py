@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Final, Literal
 
 Activation = Literal["sigmoid", "relu", "tanh"]
 LossName = Literal["softmax", "sigmoid"]
 Precision = Literal["float32", "float64"]
 Initial = Literal["normal", "scaled", "centred"]
 
+MOST_LAYERS: Final = 1000
+MOST_WIDTH: Final = 10**8
+MOST_ROWS: Final = 10**12
 ITEM_BYTES: dict[Precision, int] = {"float32": 4, "float64": 8}
 COLUMN_BYTES = 4
 START_BYTES = 8
@@ -63,8 +66,14 @@ class Workload:
 
     def __post_init__(self) -> None:
         for name, value in (("rows", self.rows), ("features", self.features), ("outputs", self.outputs)):
-            if value < 1:
-                raise ValueError(f"workload.{name} must be >= 1, got {value}")
+            most = MOST_ROWS if name == "rows" else MOST_WIDTH
+            if not 1 <= value <= most:
+                raise ValueError(f"workload.{name} must be in 1..{most}, got {value}")
+        if len(self.hidden) > MOST_LAYERS or max(self.hidden, default=0) > MOST_WIDTH:
+            raise ValueError(
+                f"workload.hidden: at most {MOST_LAYERS} layers of at most {MOST_WIDTH} units, got "
+                f"{len(self.hidden)} layers, the widest of {max(self.hidden, default=0)}"
+            )
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"workload.hidden: every width must be >= 1, got {self.hidden}")
         if self.test_rows < 0:

@@ -6,8 +6,6 @@ data need not load them. Classes, labels and, where data are loaded, the shape c
 
 from __future__ import annotations
 
-import importlib
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hetsgd.models.data.preparation import Scaling
-from hetsgd.models.edge import nearest, problems
+from hetsgd.models.edge import call_object, load_object, nearest, problems, read_toml
 from hetsgd.models.run_file import RunError, run_table
-from hetsgd.models.workload import Activation, Initial, LossName, Precision, Workload
+from hetsgd.models.workload import MOST_LAYERS, Activation, Initial, LossName, Precision, Workload
 from hetsgd.models.workload_names import WORKLOAD_FOLDER, workload_names
 
 if TYPE_CHECKING:
@@ -59,6 +57,8 @@ def _widths(value: object) -> object:
         width, _, times = part.strip().partition("x")
         if not width.isdigit() or not (times.isdigit() or part.strip() == width):
             raise ValueError("must be widths such as 512x6 or 512,256")
+        if times and int(times) > MOST_LAYERS:
+            raise ValueError(f"must be at most {MOST_LAYERS} layers")
         widths += [int(width)] * (int(times) if times else 1)
     return widths
 
@@ -154,11 +154,9 @@ def _find(name_or_path: str | Path) -> tuple[Path, str]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise WorkloadError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise WorkloadError(f"{path}: must be TOML: {error}") from error
+        return read_toml(path)
+    except ValueError as error:
+        raise WorkloadError(str(error)) from error
 
 
 def _run_defaults(content: dict[str, Any], origin: str) -> dict[str, Any]:
@@ -265,12 +263,11 @@ def _from_module(text: str, overrides: dict[str, Any], *, data: bool) -> LoadedW
     if overrides:
         keys = ", ".join(f"workload.{key}" for key in overrides)
         raise WorkloadError(f"--set: {keys}: a workload object is taken as it is; change it in {text}")
-    module_name, _, attribute = text.partition(":")
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise WorkloadError(f"workload {text!r}: cannot be imported: {error}") from error
-    value = found() if callable(found) and not isinstance(found, type) else found
+        found = load_object(text)
+        value = call_object(text, found) if callable(found) and not isinstance(found, type) else found
+    except ValueError as error:
+        raise WorkloadError(f"workload {error}") from error
     if isinstance(value, Workload):
 
         def load() -> Dataset:

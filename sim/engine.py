@@ -11,10 +11,10 @@ import simpy.core
 
 from hetsgd.models.coordinator import Coordinator
 from hetsgd.models.dispatcher import Dispatcher
-from hetsgd.models.footprint import check_accelerator, check_host, host_bytes
+from hetsgd.models.footprint import check_capacity, host_bytes
 from hetsgd.models.learner import Learner
 from hetsgd.models.plan import Plan, ProgressSink
-from hetsgd.models.policy import Assign, Evaluate, Event, Fault, Loss, Merge, Recipe, Result, Seat
+from hetsgd.models.policy import Assign, Evaluate, Event, Fault, Loss, Merge, Result, Seat
 from hetsgd.models.trace import Trace
 from hetsgd.sim.device import Device
 from hetsgd.sim.faults import Injected, check_faults
@@ -47,12 +47,6 @@ def simulate(
     run or breaks its contract, ValueError for a fault on something that the run does not have.
     """
     return _Engine(plan, learner, progress, faults).run()
-
-
-def largest_batch(recipe: Recipe) -> int:
-    """The largest batch that a recipe's parameters let an accelerator have, as far as they say it; at least 1."""
-    names = ("accelerator_batch", "accelerator_upper")
-    return max(1, *(value for name in names if isinstance(value := getattr(recipe, name, 1), int)))
 
 
 class _Engine:
@@ -92,15 +86,13 @@ class _Engine:
     def _build(self) -> None:
         """Make the workers, and refuse what does not fit before anything runs."""
         plan, world = self.plan, self.world
-        check_host(plan.machine, plan.workload)
+        check_capacity(plan)
         self.recorder.memory(f"{world.home.name}:dram", host_bytes(plan.workload))
         fabric = Fabric(world, self.recorder)
         held = self.coordinator.capacity
         for member in self.coordinator.fleet.members:
             if member.kind == "accelerator":
                 accelerator = plan.machine.accelerator(member.name)
-                batch = min(largest_batch(plan.recipe), plan.workload.rows)
-                check_accelerator(accelerator, plan.workload, batch, batches_held=held)
                 device = Device(world, fabric, accelerator, held)
                 self.workers[member.name] = self.seats[device.seat] = device
                 continue

@@ -90,7 +90,7 @@ def _usage(error: BaseException, words: Sequence[str]) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "hetsgd"
     if message:
-        say(f"hetsgd: {message} (see: {path} --help)")
+        say(f"hetsgd: {' '.join(message.split())} (see: {path} --help)")
     elif context is not None:
         say(context.get_help())
     return EXIT_BAD_INPUT

@@ -5,11 +5,11 @@ A policy file is a TOML file with `policy = "NAME"` (a built-in policy or packag
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hetsgd.models.edge import read_toml
 from hetsgd.models.keys import Key, keys_of
 from hetsgd.models.policies import recipe
 from hetsgd.models.policy import Recipe
@@ -31,12 +31,8 @@ def load_policy(name: str, overrides: Mapping[str, Any]) -> Recipe:
 
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{path}: a policy file must be readable: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: not valid TOML: {error}") from error
+    with checking():
+        table = read_toml(path)
     base = table.pop("policy", None)
     if not isinstance(base, str):
         raise BadInput(f'{path}: policy: must name a policy, such as "hogbatch", got {base!r}')

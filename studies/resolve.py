@@ -123,11 +123,13 @@ def _workload(name: str, overrides: tuple[tuple[str, Any], ...], data: bool) -> 
 def check_plan(plan: Plan, learner: str) -> None:
     """Raise BadInput where machine, policy and run settings do not suit each other, before anything runs."""
     from hetsgd.models.coordinator import check_recipe
+    from hetsgd.models.footprint import check_capacity
 
     with checking():
         fleet = plan.fleet()
         check_recipe(plan.recipe, fleet, plan.run)
         plan.recipe.begin(fleet)
+        check_capacity(plan)
     if learner == "none":
         if plan.run.stop.target_loss is not None:
             raise BadInput("--target-loss: learner none computes no loss, so it cannot stop the run; use replay")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
 
-from hetsgd.models.edge import nearest
+from hetsgd.models.edge import nearest, read_text
 from hetsgd.models.run import StopRule
 from hetsgd.studies.failure import BadInput, checking
 from hetsgd.studies.study import METRICS, On, Pilot, Settings, Study, Validation, Value, Variant
@@ -76,10 +76,8 @@ def load_study(path: Path) -> Study:
     and the value.
     """
     path = find_study(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"{path}: a study file must be readable: {error.strerror or error}") from error
+    with checking():
+        text = read_text(path)
     return parse_study(text, str(path), path.stem)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
+from hetsgd.models.edge import load_object
 from hetsgd.models.keys import Key, keys_of
 from hetsgd.models.policy import PolicyError, Recipe
 
@@ -117,14 +118,9 @@ def _foreign(name: str) -> Any:
     if not module or not path:
         raise PolicyError(f"policy: a policy of your own is named package.module:object, got {name!r}")
     try:
-        found: Any = import_module(module)
-    except ModuleNotFoundError as error:
-        raise PolicyError(f"policy: {name!r} cannot be loaded: {error}") from error
-    for part in path.split("."):
-        if not hasattr(found, part):
-            raise PolicyError(f"policy: {name!r} cannot be loaded: {found} has no {part!r}")
-        found = getattr(found, part)
-    return found
+        return load_object(name)
+    except ValueError as error:
+        raise PolicyError(f"policy: {error}") from error
 
 
 def _known_keys(name: str, kind: type, keys: dict[str, object]) -> None:

@@ -127,7 +127,7 @@ class _Balance:
                 return batch, "below every other, at the lower threshold"
             return adapted, f"u {count:g} below every other ({least:g}): {batch} -> {adapted}"
         if count > most:
-            adapted = min(math.ceil(alpha * batch), high)
+            adapted = math.ceil(min(alpha * batch, high))
             if adapted == batch:
                 return batch, "above every other, at the upper threshold"
             return adapted, f"u {count:g} above every other ({most:g}): {batch} -> {adapted}"

@@ -28,12 +28,12 @@ def accelerator_batch(default: int) -> Any:
 
 def cpu_rate() -> Any:
     """Multiplier of the learning rate for CPU teams."""
-    return key(1.0, "learning rate of the CPU lanes, as a multiple of run.learning_rate", low=0.0)
+    return key(1.0, "learning rate of the CPU lanes, as a multiple of run.learning_rate", low=0.0, high=1e6)
 
 
 def accelerator_rate() -> Any:
     """Multiplier of the learning rate for accelerators."""
-    return key(1.0, "learning rate of the accelerators, as a multiple of run.learning_rate", low=0.0)
+    return key(1.0, "learning rate of the accelerators, as a multiple of run.learning_rate", low=0.0, high=1e6)
 
 
 def kind_of(fleet: Fleet) -> dict[str, Kind]:

@@ -246,7 +246,7 @@ def test_an_unknown_name_and_a_missing_file_are_told(tmp_path: Path) -> None:
         load_workload("quikstart")
     with pytest.raises(WorkloadError, match=r"gone\.toml: cannot be read: No such file"):
         load_workload(tmp_path / "gone.toml")
-    with pytest.raises(WorkloadError, match="cannot be read: Is a directory"):
+    with pytest.raises(WorkloadError, match="must be a regular file"):
         load_workload(put_folder(tmp_path / "folder.toml"))
 
 

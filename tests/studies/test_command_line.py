@@ -74,7 +74,7 @@ NONE = ("--learner", "none", "--machine", "ucmerced-k80")
 
 BAD_INPUTS: list[tuple[tuple[str, ...], list[str]]] = [
     (("simulate", *NONE, "--policy", "hogwid"), ["policy", "hogwid", "did you mean", "hogwild"]),
-    (("simulate", *NONE, "--policy", "no_such_module:thing"), ["no_such_module:thing", "cannot be loaded"]),
+    (("simulate", *NONE, "--policy", "no_such_module:thing"), ["no_such_module:thing", "cannot be imported"]),
     (("simulate", *NONE, "--policy", "missing.toml"), ["missing.toml", "No such file"]),
     (("simulate", "--learner", "none", "--machine", "aws-p3"), ["machine 'aws-p3'", "aws-p3.16xlarge"]),
     (("simulate", "--learner", "none", "--machine", "no.toml"), ["no.toml", "cannot be read"]),
