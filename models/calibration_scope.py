@@ -17,6 +17,7 @@ GRADIENT: Final = (1, 16, 128, 1024)
 _THINNED: Final = (1, 8, 64, 512, 4096)
 _LONGEST_STEP_S: Final = 0.1
 _CORE_BATCHES: Final = 1024
+_STAND_IN_BATCHES: Final = 8192
 _SHORT_MINUTES: Final = 0.5
 
 LEAST_MINUTES: Final = 0.05
@@ -94,7 +95,7 @@ class Scope:
             yield from self._cells(shape, socket.name, lanes, grid, _core_rate(self.machine, shape), _CORE_BATCHES)
         for accelerator in distinct_accelerators(self.machine):
             rate = accelerator.flops_float32 if shape.precision == "float32" else accelerator.flops_float64
-            most = _CORE_BATCHES if accelerator.stand_in else BATCHES[-1]
+            most = _STAND_IN_BATCHES if accelerator.stand_in else BATCHES[-1]
             yield from self._cells(shape, accelerator.name, 1, BATCHES, rate, most)
 
     def _cells(
@@ -114,8 +115,9 @@ class Scope:
 
     @property
     def largest(self) -> int:
-        """Rows that all lanes together take at once, at most."""
-        return self.lane_counts[-1] * _CORE_BATCHES
+        """Rows that all lanes together, or an accelerator, take at once, at most."""
+        alone = max(cell.batch for shape in self.shapes for cell in self.cells(shape))
+        return max(self.lane_counts[-1] * min(alone, _CORE_BATCHES), alone)
 
 
 def scope_of(machine: Machine, minutes: float, shapes: Sequence[Shape] = ()) -> Scope:

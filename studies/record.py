@@ -18,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from hetsgd.models.machine import Machine
 from hetsgd.models.metrics import Metrics
 from hetsgd.models.plan import Plan
 from hetsgd.models.trace import Trace
@@ -65,7 +66,7 @@ def run_record(
     record: dict[str, Any] = {
         "schema": RUN_SCHEMA,
         "engine": engine,
-        "machine": described(plan.machine, leave_out=("sources",)),
+        "machine": described(_without_tables(plan.machine), leave_out=("sources",)),
         "workload": {**described(plan.workload), "parameters": plan.workload.parameters},
         "policy": policy_of(plan),
         "run": described(plan.run),
@@ -147,6 +148,15 @@ def policy_of(plan: Plan) -> dict[str, Any]:
     kind = type(recipe)
     keys: dict[str, Any] = described(recipe) if dataclasses.is_dataclass(recipe) else {}
     return {"name": plan.policy, "object": f"{kind.__module__}:{kind.__qualname__}", "keys": keys}
+
+
+def _without_tables(machine: Machine) -> Machine:
+    """The machine without its measured step times, which would be most of a record; `resolved.json` has them."""
+    return dataclasses.replace(
+        machine,
+        sockets=tuple(dataclasses.replace(socket, calibration=None) for socket in machine.sockets),
+        accelerators=tuple(dataclasses.replace(acc, calibration=None) for acc in machine.accelerators),
+    )
 
 
 def described(value: Any, *, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
