@@ -18,6 +18,8 @@ _THINNED: Final = (1, 8, 64, 512, 4096)
 _LONGEST_STEP_S: Final = 0.1
 _CORE_BATCHES: Final = 1024
 _STAND_IN_BATCHES: Final = 8192
+_CELL_S: Final = 0.02
+_NETWORK_S: Final = 0.5
 _SHORT_MINUTES: Final = 0.5
 
 LEAST_MINUTES: Final = 0.05
@@ -112,6 +114,12 @@ class Scope:
         for batch in GRADIENT:
             if batch <= fits[-1] and not self.short and grid is BATCHES:
                 yield Cell(device=device, lanes=lanes, shape=shape, batch=batch, write="gradient")
+
+    @property
+    def least_s(self) -> float:
+        """About how long it takes to measure everything once, which is always done: most of it is timing steps."""
+        cells = sum(1 for shape in self.shapes for _ in self.cells(shape))
+        return cells * (self.sample_s + _CELL_S) + len(self.shapes) * _NETWORK_S
 
     @property
     def largest(self) -> int:

@@ -133,9 +133,9 @@ def _measure(scope: Scope, store: SampleStore, out: Path) -> None:
     from hetsgd.real.workforce import ChildLost
     from hetsgd.real.workforce import Interrupted as Stopped
 
-    left_s = max(60.0 * scope.minutes - store.elapsed_s, 0.0)
+    left_s = max(60.0 * scope.minutes, scope.least_s) - store.elapsed_s
     say(
-        f"calibrate: measures this machine for about {seconds(left_s)}: {_host(scope)}; leave it to itself meanwhile. "
+        f"calibrate: measures this machine for about {seconds(max(left_s, 0.0))}: {_host(scope)}; leave it to itself meanwhile. "
         f"Ctrl-C keeps what was measured, and the same command goes on from there"
     )
     began_s = time.perf_counter()

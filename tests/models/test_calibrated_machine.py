@@ -187,6 +187,7 @@ def test_the_scope_grows_with_the_minutes_and_the_lanes() -> None:
     assert sum(1 for shape in short.shapes for _ in short.cells(shape)) < 100
     assert sum(1 for shape in usual.shapes for _ in usual.cells(shape)) > 400
     assert usual.shapes == (*SHAPES, UNSEEN[0])
+    assert short.least_s < 10.0 < usual.least_s < 180.0
     assert lane_counts(6) == (1, 2, 4, 6)
     for shape in usual.shapes:
         cells = list(usual.cells(shape))
