@@ -20,7 +20,7 @@ MEASURED_FIELDS: Final = frozenset(
     {
         "cores", "threads_per_core", "core_flops_float32", "core_flops_float64", "half_batch", "l2_bytes", "l3_bytes",
         "core_l3_bandwidth_bytes_per_s", "step_overhead_s", "flops_float32", "flops_float64", "launch_s",
-        "memory_bandwidth_bytes_per_s", "kernels_per_layer",
+        "memory_bandwidth_bytes_per_s", "kernels_per_layer", "efficiency", "line_transfer_s",
     }
 )  # fmt: skip
 """Values of a socket or accelerator that count for nothing beside a calibration: what they stand for was measured."""

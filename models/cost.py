@@ -17,6 +17,10 @@ from hetsgd.models.workload import Precision, Workload
 EVALUATION_CHUNK_ROWS: Final = 4096
 """Rows of one forward pass of an evaluation (as in the code of arXiv:2004.08771)."""
 
+LINE_BYTES: Final = 64
+LINE_FILL_BUFFERS: Final = 10
+"""Cache lines that a core can wait for at the same time (x86 servers: 10 to 16 line fill buffers)."""
+
 Tier = Literal["l2", "l3", "dram"]
 
 
@@ -111,13 +115,13 @@ def zero_flops(workload: Workload, batch: int, *, products: int) -> float:
 
 
 def core_flops(socket: Socket, precision: Precision) -> float:
-    """Peak of one core at a precision."""
-    return socket.core_flops_float32 if precision == "float32" else socket.core_flops_float64
+    """What one core reaches of its peak at a precision, in large batches."""
+    return socket.efficiency * (socket.core_flops_float32 if precision == "float32" else socket.core_flops_float64)
 
 
 def accelerator_flops(accelerator: Accelerator, precision: Precision) -> float:
-    """Peak of an accelerator at a precision."""
-    return accelerator.flops_float32 if precision == "float32" else accelerator.flops_float64
+    """What an accelerator reaches of its peak at a precision, in large batches."""
+    return accelerator.efficiency * (accelerator.flops_float32 if precision == "float32" else accelerator.flops_float64)
 
 
 def weights_tier(machine: Machine, workload: Workload) -> Tier:
@@ -156,18 +160,51 @@ def lanes_per_socket(machine: Machine) -> tuple[int, ...]:
 
 
 def core_share(socket: Socket, lanes: int) -> float:
-    """Share of a core that each of `lanes` lanes on this socket has: 1, less when hardware threads share cores."""
+    """Share of a core that each of `lanes` lanes on this socket has: 1, less when hardware threads share cores.
+
+    It is a lane's weight at the DRAM too: a core waits for so many lines at a time, whoever of its threads asked. A
+    copy, which has a core of its own or is done by a device, has the weight of a whole core.
+    """
     return min(1.0, socket.cores / lanes) if lanes else 1.0
 
 
+def written_line_s(machine: Machine, index: int) -> float:
+    """Mean latency of a cache line that the team has written last, for a lane on socket `index`.
+
+    Each of the T lanes was the last writer with the same probability: the lane itself (no latency), another one of
+    its socket (`line_transfer_s`), or one across a link (the latency of the way). 0 where a latency is not known.
+    """
+    used, socket = lanes_per_socket(machine), machine.sockets[index]
+    if not used[index] or not socket.line_transfer_s:
+        return 0.0
+    total_s = (used[index] - 1) * socket.line_transfer_s
+    for other, lanes in zip(machine.sockets, used, strict=True):
+        if lanes and other is not socket:
+            total_s += lanes * sum(link.latency_s for link, _ in machine.route(other.name, socket.name))
+    return total_s / sum(used)
+
+
+def coherence_s(written_bytes: float, line_s: float) -> float:
+    """What Hogwild's shared writes add to a step: each line comes from another core's cache once, some at a time.
+
+    lines x mean latency / line fill buffers. It is latency, not traffic: it holds up its own lane only.
+
+    >>> coherence_s(64 * 1000, 1.0)
+    100.0
+    """
+    return written_bytes / LINE_BYTES * line_s / LINE_FILL_BUFFERS
+
+
 def lane_step(
-    workload: Workload, socket: Socket, *, batch: int, write: Write = "in_place", tier: Tier = "dram", lanes: int = 1
-) -> Load:
+    workload: Workload, socket: Socket, *, batch: int, write: Write = "in_place", tier: Tier = "dram", lanes: int = 1,
+    line_s: float = 0.0,
+) -> Load:  # fmt: skip
     """One gradient step of one lane, with `lanes` lanes on its socket.
 
-    overhead + max(flops / (core peak x B / (B + half)), passes x model bytes / core rate of the tier); from DRAM the
-    traffic is shared with the other lanes, from L2 it counts as arithmetic. Of a sparse set the first layer costs
-    what its non-zeros do; only a `gradient` is written whole. On a calibrated socket: what was measured.
+    overhead + max(flops / (core peak x efficiency x B / (B + half)), passes x model bytes / core rate of the tier)
+    + coherence where the team writes in place (`line_s`: see `written_line_s`). From DRAM the traffic is shared with
+    the other lanes, from L2 it counts as arithmetic. Of a sparse set the first layer costs what its non-zeros do; only
+    a `gradient` is written whole. On a calibrated socket: what was measured.
     """
     if socket.calibration is not None and socket.calibration.covers(workload):
         alone_s = socket.calibration.step_s(workload, batch, lanes=lanes, write=write)
@@ -179,7 +216,11 @@ def lane_step(
     passes = weight_passes(write, fused=True)
     spared = (passes - 1 if write == "gradient" else passes) * untouched_weights(workload, batch)
     traffic = passes * workload.model_bytes - spared * workload.item_bytes
-    return _through_tier(socket, busy_s, traffic, tier, share)
+    load = _through_tier(socket, busy_s, traffic, tier, share)
+    if write != "in_place" or not line_s:
+        return load
+    waiting_s = coherence_s(workload.model_bytes - untouched_weights(workload, batch) * workload.item_bytes, line_s)
+    return Load(alone_s=load.alone_s + waiting_s, dram_bytes=load.dram_bytes)
 
 
 def lane_forward(workload: Workload, socket: Socket, *, rows: int, tier: Tier = "dram", lanes: int = 1) -> Load:
@@ -231,9 +272,9 @@ def launch_s(workload: Workload, accelerator: Accelerator) -> float:
 def accelerator_step(workload: Workload, accelerator: Accelerator, *, batch: int, write: Write = "in_place") -> Load:
     """One gradient step of an accelerator on its replica.
 
-    launches + max(flops / (peak x B / (B + half)), bytes / memory bandwidth), with bytes of weights (update not
-    fused) and activations. A stand-in computes as a core does: fused, and its weights come from shared DRAM unless
-    they fit its L2. On a calibrated accelerator: what was measured.
+    launches + max(flops / (peak x efficiency x B / (B + half)), bytes / memory bandwidth), with bytes of weights
+    (update not fused) and activations. A stand-in computes as a core does: fused, and its weights come from shared
+    DRAM unless they fit its L2. On a calibrated accelerator: what was measured.
     """
     if accelerator.calibration is not None and accelerator.calibration.covers(workload):
         return Load(alone_s=accelerator.calibration.step_s(workload, batch, write=write))

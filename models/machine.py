@@ -38,14 +38,23 @@ def _not_negative(owner: str, **values: float) -> None:
             raise ValueError(f"machine: {owner}.{name} must be >= 0 and finite, got {value}")
 
 
+def _share(owner: str, **values: float) -> None:
+    for name, value in values.items():
+        if not 0.0 < value <= 1.0:
+            raise ValueError(f"machine: {owner}.{name} must be > 0 and <= 1, got {value}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Socket:
     """One CPU socket with its own DRAM. Rates of a core are of one thread; `dram_*` are of the whole socket.
 
-    `half_batch`: batch at which a core reaches half of its peak FLOP/s (efficiency B / (B + half_batch)).
+    `efficiency`: share of its peak FLOP/s that a core reaches in large batches; `half_batch`: batch at which it
+    reaches half of that (factor B / (B + half_batch)).
     `core_bandwidth_bytes_per_s`: what one thread alone can draw from DRAM, `core_l3_bandwidth_bytes_per_s` from the
-    L3 cache (0: not known, then L3 counts as DRAM). `step_overhead_s`: fixed cost of one step on a lane (calls, not
-    arithmetic). `calibration`: measured step times, which go before what the rates say.
+    L3 cache (0: not known, then L3 counts as DRAM). `line_transfer_s`: latency of a cache line that another core of
+    the socket has written (0: not known, then writing the same lines costs nothing; across sockets it is the latency
+    of the link). `step_overhead_s`: fixed cost of one step on a lane (calls, not arithmetic). `calibration`: measured
+    step times, which go before what the rates say.
     """
 
     name: str
@@ -61,6 +70,8 @@ class Socket:
     l3_bytes: int
     core_l3_bandwidth_bytes_per_s: float = 0.0
     step_overhead_s: float = 0.0
+    efficiency: float = 1.0
+    line_transfer_s: float = 0.0
     calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
@@ -81,7 +92,9 @@ class Socket:
             l3_bytes=self.l3_bytes,
             core_l3_bandwidth_bytes_per_s=self.core_l3_bandwidth_bytes_per_s,
             step_overhead_s=self.step_overhead_s,
+            line_transfer_s=self.line_transfer_s,
         )
+        _share(f"socket {self.name}", efficiency=self.efficiency)
 
     @property
     def logical_cpus(self) -> int:
@@ -94,8 +107,8 @@ class Accelerator:
     """One accelerator. `device` is the torch device that stands behind it on a real machine ("cpu": a stand-in).
 
     `launch_s`: cost of one kernel launch with its synchronisation. `kernels_per_layer`: launches of one step for
-    each layer. `half_batch` as for a socket. `copy_engines`: transfers that may be under way at once, one in each
-    direction at most. `calibration` as for a socket.
+    each layer. `efficiency` and `half_batch` as for a socket. `copy_engines`: transfers that may be under way at once,
+    one in each direction at most. `calibration` as for a socket.
     """
 
     name: str
@@ -109,6 +122,7 @@ class Accelerator:
     launch_s: float
     kernels_per_layer: float
     copy_engines: int = 1
+    efficiency: float = 1.0
     calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
@@ -126,6 +140,7 @@ class Accelerator:
             launch_s=self.launch_s,
             kernels_per_layer=self.kernels_per_layer,
         )
+        _share(f"accelerator {self.name}", efficiency=self.efficiency)
         if self.copy_engines < 1:
             raise ValueError(f"machine: accelerator {self.name}.copy_engines must be >= 1, got {self.copy_engines}")
 

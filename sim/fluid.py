@@ -1,8 +1,8 @@
-"""A capacity shared fairly by jobs, each with a rate of its own that it cannot exceed (max-min fairness).
+"""A capacity shared fairly by jobs, each with a rate of its own that it cannot exceed (weighted max-min fairness).
 
-Jobs of one stream have the same cap and so always the same rate: a stream keeps a virtual clock that counts what each
-of its jobs has received, and a job is done when the clock has moved by its amount (generalised processor sharing,
-Parekh and Gallager 1993). Joining and leaving cost a heap operation, however many jobs there are.
+Jobs of one stream have the same cap and weight and so always the same rate: a stream keeps a virtual clock that counts
+what each of its jobs has received, and a job is done when the clock has moved by its amount (generalised processor
+sharing, Parekh and Gallager 1993). Joining and leaving cost a heap operation, however many jobs there are.
 """
 
 from __future__ import annotations
@@ -26,32 +26,38 @@ class Job(Protocol):
 
 
 class Stream:
-    """Jobs with the same cap on one capacity. `count` of them are being served, each at `rate`."""
+    """Jobs with the same cap and weight on one capacity. `count` of them are being served, each at `rate`.
 
-    __slots__ = ("cap", "clock", "count", "jobs", "rate")
+    A job of weight 2 has twice the share of one of weight 1, as far as its cap allows.
+    """
 
-    def __init__(self, cap: float) -> None:
+    __slots__ = ("cap", "clock", "count", "jobs", "rate", "weight")
+
+    def __init__(self, cap: float, weight: float = 1.0) -> None:
         self.cap = cap
+        self.weight = weight
         self.clock = 0.0
         self.count = 0
         self.rate = 0.0
         self.jobs: list[tuple[float, int, Job]] = []
 
 
-def water_fill(capacity: float, demands: Sequence[tuple[float, int]]) -> list[float]:
-    """The max-min fair rate of a job of each demand (cap of a job, number of jobs), in the order given.
+def water_fill(capacity: float, demands: Sequence[tuple[float, int, float]]) -> list[float]:
+    """The max-min fair rate of a job of each demand (cap of a job, number of jobs, weight), in the order given.
 
-    >>> water_fill(10.0, [(1.0, 2), (100.0, 2)])
+    >>> water_fill(10.0, [(1.0, 2, 1.0), (100.0, 2, 1.0)])
     [1.0, 4.0]
+    >>> water_fill(9.0, [(100.0, 1, 1.0), (100.0, 1, 2.0)])
+    [3.0, 6.0]
     """
     rates = [0.0] * len(demands)
-    left, jobs = capacity, sum(count for _, count in demands)
-    for index in sorted(range(len(demands)), key=lambda i: demands[i][0]):
-        cap, count = demands[index]
-        rate = cap if cap * jobs <= left else left / jobs
+    left, weights = capacity, sum(count * weight for _, count, weight in demands)
+    for index in sorted(range(len(demands)), key=lambda i: demands[i][0] / demands[i][2]):
+        cap, count, weight = demands[index]
+        rate = cap if cap * weights <= left * weight else left * weight / weights
         rates[index] = rate
         left -= rate * count
-        jobs -= count
+        weights -= weight * count
     return rates
 
 
@@ -132,17 +138,27 @@ class Shared:
         if not self._count:
             self._due, self._due_s = None, math.inf
             return math.inf
-        fair, least, due = self.capacity / self._count, math.inf, None
-        for stream in self._active:
-            if stream.cap < fair:
-                delay, due = self._shared_unevenly()
-                break
-            stream.rate = fair
-            left = stream.jobs[0][0] - stream.clock
-            if left < least:
-                least, due = left, stream
+        active, capacity, delay, due = self._active, self.capacity, math.inf, None
+        weights = asked = 0.0
+        for stream in active:
+            weights += stream.count * stream.weight
+            asked += stream.count * stream.cap
+        if asked <= capacity:
+            for stream in active:
+                stream.rate = stream.cap
+                left_s = (stream.jobs[0][0] - stream.clock) / stream.cap
+                if left_s < delay:
+                    delay, due = left_s, stream
         else:
-            delay = least / fair  # nobody is content with less than the fair share: all have it
+            fair = capacity / weights
+            for stream in active:
+                stream.rate = rate = fair * stream.weight
+                if stream.cap < rate:
+                    delay, due = self._shared_unevenly()
+                    break
+                left_s = (stream.jobs[0][0] - stream.clock) / rate
+                if left_s < delay:
+                    delay, due = left_s, stream
         self._due = due
         if delay < 0.0:
             delay = 0.0
@@ -151,18 +167,12 @@ class Shared:
         return delay
 
     def _shared_unevenly(self) -> tuple[float, Stream | None]:
-        """Share out by water-filling; returns when the first job is done, and of which stream it is."""
-        active, capacity, asked = self._active, self.capacity, 0.0
-        for stream in active:
-            stream.rate = stream.cap
-            asked += stream.cap * stream.count
-        if asked > capacity:
-            rates = water_fill(capacity, [(stream.cap, stream.count) for stream in active])
-            for stream, rate in zip(active, rates, strict=True):
-                stream.rate = rate
+        """Share out where some are content with less than their share; when is the first job done, of which stream?"""
+        demands = [(stream.cap, stream.count, stream.weight) for stream in self._active]
         delay, due = math.inf, None
-        for stream in active:
-            left_s = (stream.jobs[0][0] - stream.clock) / stream.rate
+        for stream, rate in zip(self._active, water_fill(self.capacity, demands), strict=True):
+            stream.rate = rate
+            left_s = (stream.jobs[0][0] - stream.clock) / rate
             if left_s < delay:
                 delay, due = left_s, stream
         return delay, due

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetsgd.models.cost import Load, lane_forward, lane_step, lanes_per_socket, weights_tier
+from hetsgd.models.cost import (
+    Load,
+    core_share,
+    lane_forward,
+    lane_step,
+    lanes_per_socket,
+    weights_tier,
+    written_line_s,
+)
 from hetsgd.models.policy import Assign, Evaluate, Write
 from hetsgd.models.trace import Place
 from hetsgd.sim.fluid import Stream
@@ -29,6 +37,8 @@ class SocketCosts:
         self._socket = machine.sockets[index]
         self._lanes = lanes_per_socket(machine)[index]
         self._tier = weights_tier(machine, workload)
+        self._line_s = written_line_s(machine, index)
+        self._weight = core_share(self._socket, self._lanes)
         home = machine.sockets[index if machine.weights_on == "interleaved" else 0]
         self.shared = world.memories[home.name] if self._tier == "dram" else world.unshared
         self._steps: dict[tuple[int, bool], tuple[Stream, float]] = {}
@@ -39,7 +49,10 @@ class SocketCosts:
         if known is None:
             self._world.note_range(self._socket.name, self._socket.calibration, rows, self._lanes)
             write: Write = "gradient" if gradient else "in_place"
-            load = lane_step(self._workload, self._socket, batch=rows, write=write, tier=self._tier, lanes=self._lanes)
+            load = lane_step(
+                self._workload, self._socket, batch=rows, write=write, tier=self._tier, lanes=self._lanes,
+                line_s=self._line_s,
+            )  # fmt: skip
             known = self._steps[rows, gradient] = self._served(load)
         return known
 
@@ -50,7 +63,7 @@ class SocketCosts:
     def _served(self, load: Load) -> tuple[Stream, float]:
         if self.shared is self._world.unshared:
             return self._world.seconds, load.alone_s
-        return self._world.stream(self.shared, load.dram_bytes / load.alone_s), load.dram_bytes
+        return self._world.stream(self.shared, load.dram_bytes / load.alone_s, self._weight), load.dram_bytes
 
 
 class Lane:

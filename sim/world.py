@@ -55,7 +55,7 @@ class World:
         self.unshared = Shared(self.env, float("inf"))
         self.seconds = Stream(1.0)
         self._noted: set[tuple[str, str]] = set()
-        self._streams: dict[tuple[Shared, float], Stream] = {}
+        self._streams: dict[tuple[Shared, float, float], Stream] = {}
         self.home: Socket = machine.sockets[0]
         self.host_copy = Stream(self.home.core_bandwidth_bytes_per_s)
         self.flops_per_row = plan.workload.step_flops(1)
@@ -89,11 +89,11 @@ class World:
         event.callbacks.append(action)
         return event
 
-    def stream(self, shared: Shared, cap: float) -> Stream:
-        """The stream of all jobs with this cap on a capacity: equal jobs are served together."""
-        known = self._streams.get((shared, cap))
+    def stream(self, shared: Shared, cap: float, weight: float = 1.0) -> Stream:
+        """The stream of all jobs with this cap and weight on a capacity: equal jobs are served together."""
+        known = self._streams.get((shared, cap, weight))
         if known is None:
-            known = self._streams[shared, cap] = Stream(cap)
+            known = self._streams[shared, cap, weight] = Stream(cap, weight)
         return known
 
     @property

@@ -18,14 +18,18 @@ from hetsgd.models.cost import (
     lanes_per_socket,
     merge_bytes,
     weights_tier,
+    written_line_s,
 )
 from hetsgd.models.footprint import CapacityError, check_accelerator, check_host, host_bytes
 from hetsgd.models.machine import Machine
 from hetsgd.models.machine_file import load_machine
-from hetsgd.models.policy import Merge
+from hetsgd.models.policy import Merge, Write
 from hetsgd.models.workload import Workload
 
 NET = Workload(name="w", dataset="d", rows=10_000, test_rows=0, features=100, outputs=10, hidden=(300, 300))
+
+
+WRITES: tuple[Write, ...] = ("gradient", "replica", "keep")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +42,8 @@ def test_a_small_batch_is_bound_by_memory_and_a_large_one_by_arithmetic(server: 
     small, large = (lane_step(NET, socket, batch=batch) for batch in (1, 4096))
     assert small.alone_s == pytest.approx(4 * NET.model_bytes / socket.core_bandwidth_bytes_per_s)
     efficiency = 4096 / (4096 + socket.half_batch)
-    assert large.alone_s == pytest.approx(NET.step_flops(4096) / (socket.core_flops_float32 * efficiency))
+    reached = socket.core_flops_float32 * socket.efficiency * efficiency
+    assert large.alone_s == pytest.approx(NET.step_flops(4096) / reached)
     assert small.dram_bytes == large.dram_bytes == 4 * NET.model_bytes
 
 
@@ -73,10 +78,11 @@ def test_a_sparse_set_takes_the_memory_of_its_values() -> None:
 
 def test_an_accelerator_step_is_launches_and_the_roofline(server: Machine) -> None:
     card = server.accelerators[0]
-    launches_s = 21 * 3 * 10e-6
+    launches_s = 9 * 3 * 10e-6
     large = accelerator_step(NET, card, batch=8192)
     efficiency = 8192 / (8192 + card.half_batch)
-    assert large.alone_s == pytest.approx(launches_s + NET.step_flops(8192) / (card.flops_float32 * efficiency))
+    reached = card.flops_float32 * card.efficiency * efficiency
+    assert large.alone_s == pytest.approx(launches_s + NET.step_flops(8192) / reached)
     fast = replace(card, flops_float32=1e30)
     traffic = 6 * NET.model_bytes + activation_bytes(NET, 8192)
     assert accelerator_step(NET, fast, batch=8192).alone_s == pytest.approx(launches_s + traffic / 900e9)
@@ -87,6 +93,38 @@ def test_a_gradient_passes_over_the_weights_once_less_than_a_fused_update(server
     socket = server.sockets[0]
     assert lane_step(NET, socket, batch=1, write="gradient").dram_bytes == 3 * NET.model_bytes
     assert lane_step(NET, socket, batch=1, write="replica").dram_bytes == 4 * NET.model_bytes
+
+
+def test_a_written_line_comes_from_any_lane_of_the_team_with_the_same_probability(server: Machine) -> None:
+    assert written_line_s(replace(server, cpu_lanes=1), 0) == 0.0
+    assert written_line_s(replace(server, cpu_lanes=2), 0) == pytest.approx(0.12e-6 / 2)  # the other is across the link
+    within, across = 31 * 47e-9, 32 * 0.12e-6
+    assert written_line_s(server, 0) == written_line_s(server, 1) == pytest.approx((within + across) / 64)
+    unknown = tuple(replace(socket, line_transfer_s=0.0) for socket in server.sockets)
+    assert written_line_s(replace(server, sockets=unknown), 0) == 0.0
+
+
+def test_writing_in_place_waits_for_the_lines_that_others_wrote(server: Machine) -> None:
+    socket, line_s = server.sockets[0], 84e-9
+    alone = lane_step(NET, socket, batch=1)
+    shared = lane_step(NET, socket, batch=1, line_s=line_s)
+    assert shared.alone_s - alone.alone_s == pytest.approx(NET.model_bytes / 64 * line_s / 10)
+    assert shared.dram_bytes == alone.dram_bytes  # it takes time, not bandwidth
+    for write in WRITES:
+        assert lane_step(NET, socket, batch=1, write=write, line_s=line_s) == lane_step(
+            NET, socket, batch=1, write=write
+        )
+
+
+def test_hogwild_scales_with_its_lanes_until_the_memory_is_full(server: Machine) -> None:
+    """Updates per second are lanes / step time, and never more than the DRAM's rate over the bytes of a step."""
+    socket = replace(server.sockets[0], cores=64, line_transfer_s=0.0)
+    step = lane_step(NET, socket, batch=1)
+    limit = socket.dram_bandwidth_bytes_per_s / step.dram_bytes
+    few = 2 / step.alone_s
+    assert few < limit < 64 / step.alone_s
+    slower = lane_step(NET, socket, batch=1, line_s=84e-9)
+    assert 2 / slower.alone_s < few
 
 
 def test_double_precision_takes_longer(server: Machine) -> None:
@@ -138,7 +176,7 @@ def test_an_evaluation_is_a_forward_pass_in_chunks(server: Machine) -> None:
     assert chunks(10_000) == 3
     card, socket = server.accelerators[0], server.sockets[0]
     fast = replace(card, flops_float32=1e30, memory_bandwidth_bytes_per_s=1e30)
-    assert accelerator_forward(NET, fast, rows=10_000).alone_s == pytest.approx(3 * 21 * 3 * 10e-6 / 3)
+    assert accelerator_forward(NET, fast, rows=10_000).alone_s == pytest.approx(3 * 9 * 3 * 10e-6 / 3)
     lane = lane_forward(NET, socket, rows=10_000)
     assert lane.dram_bytes == 3 * NET.model_bytes + 10_000 * NET.row_bytes
 

@@ -84,17 +84,35 @@ def test_a_new_cap_holds_from_then_on() -> None:
 
 @given(
     capacity=st.floats(0.1, 1e3),
-    demands=st.lists(st.tuples(st.floats(0.01, 1e3), st.integers(1, 50)), min_size=1, max_size=6),
+    demands=st.lists(
+        st.tuples(st.floats(0.01, 1e3), st.integers(1, 50), st.sampled_from([0.5, 1.0, 3.0])), min_size=1, max_size=6
+    ),
 )
-def test_water_filling_is_feasible_capped_and_wastes_nothing(capacity: float, demands: list[tuple[float, int]]) -> None:
+def test_water_filling_is_feasible_capped_and_wastes_nothing(
+    capacity: float, demands: list[tuple[float, int, float]]
+) -> None:
     rates = water_fill(capacity, demands)
-    used = sum(rate * count for rate, (_, count) in zip(rates, demands, strict=True))
-    asked = sum(cap * count for cap, count in demands)
-    assert all(0.0 < rate <= cap * (1 + 1e-9) for rate, (cap, _) in zip(rates, demands, strict=True))
+    used = sum(rate * count for rate, (_, count, _) in zip(rates, demands, strict=True))
+    asked = sum(cap * count for cap, count, _ in demands)
+    assert all(0.0 < rate <= cap * (1 + 1e-9) for rate, (cap, _, _) in zip(rates, demands, strict=True))
     assert used == pytest.approx(min(capacity, asked), rel=1e-6)
-    # Whoever gets less than its cap gets as much as anybody.
-    held_back = [rate for rate, (cap, _) in zip(rates, demands, strict=True) if rate < cap * (1 - 1e-9)]
-    assert all(rate >= max(rates) * (1 - 1e-6) for rate in held_back)
+    # Whoever gets less than its cap gets as much for its weight as anybody.
+    shares = [rate / weight for rate, (_, _, weight) in zip(rates, demands, strict=True)]
+    held_back = [
+        share for rate, share, (cap, _, _) in zip(rates, shares, demands, strict=True) if rate < cap * (1 - 1e-9)
+    ]
+    assert all(share >= max(shares) * (1 - 1e-6) for share in held_back)
+
+
+def test_a_heavier_job_has_the_larger_share_until_it_leaves() -> None:
+    clock, light, heavy = Clock(), Probe(), Probe()
+    shared = Shared(clock, 9.0)
+    shared.join(Stream(100.0), 9.0, light, 0.0)
+    shared.join(Stream(100.0, 2.0), 6.0, heavy, 0.0)
+    shared.settle()
+    clock.run()
+    # 3 and 6 per second until the heavy one has its 6, then 9 for the light one's last 6.
+    assert [heavy.at_s, light.at_s] == pytest.approx([1.0, 1.0 + 6.0 / 9.0])
 
 
 @given(amounts=st.lists(st.integers(1, 20), min_size=1, max_size=12), cap=st.floats(0.5, 20.0))

@@ -1,7 +1,7 @@
-"""The published epochs and update shares of arXiv:2004.08771, from specifications alone.
+"""The published epochs and update shares of arXiv:2004.08771, with few fitted constants.
 
-The depths (6 hidden layers for covtype, 8 for w8a) and the accelerator's batch (8192) are assumptions; the bars are
-read off figures. Twelve of twelve epochs lie within 30 %, and so they have to stay.
+The depths (6 hidden layers for covtype, 8 for w8a) and the accelerator's batch are assumptions; the values are read
+off figures. Epochs on one device have to stay within 25 %, those on both within 30 %.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ def net(name: str, rows: int, features: int, depth: int) -> Workload:
     )  # fmt: skip
 
 
+BATCH = {"ucmerced-k80": 8192, "aws-p3.16xlarge": 4096}
 WORKLOADS = {"covtype": net("covtype", 581_012, 54, 6), "w8a": net("w8a", 49_749, 300, 8)}
 
 
@@ -47,11 +48,10 @@ WORKLOADS = {"covtype": net("covtype", 581_012, 54, 6), "w8a": net("w8a", 49_749
 )
 def test_epochs_are_near_the_published_ones(machine: str, workload: str, policy: str, epoch_s: float) -> None:
     run = RunSettings(stop=StopRule(seconds=2.0 if policy == "hogwild" else 3.0 * epoch_s), evaluation="deferred")
-    of = Plan(
-        machine=load_machine(machine), workload=WORKLOADS[workload], policy=policy, recipe=recipe(policy), run=run
-    )
+    made = recipe(policy) if policy == "hogwild" else recipe(policy, accelerator_batch=BATCH[machine])
+    of = Plan(machine=load_machine(machine), workload=WORKLOADS[workload], policy=policy, recipe=made, run=run)
     found = metrics(simulate(of, NoLearner()), plan=of)
     predicted = found.epoch_s[-1] if found.epoch_s else found.elapsed_s / found.epochs
-    assert predicted == pytest.approx(epoch_s, rel=0.3)
+    assert predicted == pytest.approx(epoch_s, rel=0.3 if policy == "hogbatch" else 0.25)
     if policy == "hogbatch":
         assert 0.95 < found.update_share["cpu"] < 0.995
