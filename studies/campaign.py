@@ -47,6 +47,8 @@ def run_campaign(study: Study, runner: Runner) -> StudyResult:
     begun_s = time.perf_counter()
     pilots = [Task(case=case, stop=study.pilot_stop_on(case.machine), trace="none") for case in pilot_cases(study)]
     runner.resolve_all([*pilots, *_runs(study, untuned(study), study.seeds[:1])])
+    if study.validation is not None:
+        runner.check_real(_measurements(study, study.validation, untuned(study)))
     found: dict[Case, StoredRun] = {}
     choices = untuned(study)
     if pilots:

@@ -17,7 +17,7 @@ from hetsgd.studies.policy_file import load_policy
 
 if TYPE_CHECKING:
     from hetsgd.models.data.dataset import Dataset
-    from hetsgd.models.machine import Machine
+    from hetsgd.models.machine import Accelerator, Machine
     from hetsgd.models.plan import Plan
     from hetsgd.models.workload_file import LoadedWorkload
 
@@ -130,11 +130,42 @@ def check_plan(plan: Plan, learner: str) -> None:
         check_recipe(plan.recipe, fleet, plan.run)
         plan.recipe.begin(fleet)
         check_capacity(plan)
+    if learner == "real":
+        check_here(plan)
     if learner == "none":
         if plan.run.stop.target_loss is not None:
             raise BadInput("--target-loss: learner none computes no loss, so it cannot stop the run; use replay")
         if plan.recipe.reads_losses:
             raise BadInput(f"--learner: policy {plan.policy} reads losses, which learner none does not compute")
+
+
+def check_here(plan: Plan) -> None:
+    """Raise BadInput where the machine at hand lacks a device or the cores that the plan's workers stand for."""
+    from hetsgd.models.machine_local import available_cores
+
+    fleet, machine = plan.fleet(), plan.machine
+    lanes, cores = sum(member.lanes for member in fleet.members if member.kind == "cpu"), available_cores()
+    if lanes > cores:
+        raise BadInput(
+            f"machine {machine.name}: a real run needs a core for each CPU lane, got {lanes} lanes on {cores} usable "
+            f"cores; give --cpu-lanes {cores} or machine.cpu_lanes, or simulate it"
+        )
+    used = [machine.accelerator(member.name) for member in fleet.members if member.kind == "accelerator"]
+    if all(accelerator.stand_in for accelerator in used):
+        return
+    here: tuple[Accelerator, ...] = ()
+    if may_have_accelerators():
+        from hetsgd.real.devices import find_accelerators
+
+        here = find_accelerators()
+    names = {found.device for found in here}
+    for accelerator in used:
+        if not accelerator.stand_in and accelerator.device not in names:
+            raise BadInput(
+                f"machine {machine.name}: accelerator {accelerator.name} is device {accelerator.device!r}, which this "
+                f"machine does not have (found: {', '.join(sorted(names)) or 'none'}); give --accelerators cpu for a "
+                "stand-in, or simulate it"
+            )
 
 
 def split_settings(settings: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -64,6 +64,11 @@ class Runner:
         """Resolve and check runs before any of them starts; BadInput where one is wrong."""
         return [resolve(self._ask(task)) for task in tasks]
 
+    def check_real(self, tasks: Sequence[Task]) -> None:
+        """Check real runs before any of them starts; BadInput where this machine cannot do one."""
+        for task in tasks:
+            resolve(replace(self._ask(task), learner="real"))
+
     def simulate(self, title: str, tasks: Sequence[Task]) -> dict[Case, StoredRun]:
         """Run what is not there yet; returns all that have a result, in the order of `tasks`."""
         jobs: dict[Path, tuple[Job, Case]] = {}
@@ -81,8 +86,10 @@ class Runner:
 
     def measure(self, title: str, tasks: Sequence[Task]) -> dict[Case, StoredRun]:
         """Run real tasks one after the other, in the order given (the caller interleaves repeats)."""
+        from hetsgd.real import warm_start
+
         found: dict[Case, StoredRun] = {}
-        with Meter(title, len(tasks)) as meter:
+        with warm_start(), Meter(title, len(tasks)) as meter:
             for number, task in enumerate(tasks):
                 ready = resolve(replace(self._ask(task), learner="real"))
                 folder = self.folder_of(task.case, ready)

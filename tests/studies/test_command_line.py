@@ -73,6 +73,12 @@ def test_the_version_is_told() -> None:
 NONE = ("--learner", "none", "--machine", "ucmerced-k80")
 
 BAD_INPUTS: list[tuple[tuple[str, ...], list[str]]] = [
+    (("train", "--machine", "aws-p3.16xlarge", "--seconds", "1"), ["a core for each CPU lane", "64 lanes"]),
+    (
+        ("train", "--machine", "aws-p3.16xlarge", "--cpu-lanes", "1", "--seconds", "1"),
+        ["gpu0", "'cuda:0'", "does not have"],
+    ),
+    (("validate", "--machine", "ucmerced-k80", "--policies", "minibatch"), ["gpu0", "'cuda:0'", "does not have"]),
     (("simulate", *NONE, "--policy", "hogwid"), ["policy", "hogwid", "did you mean", "hogwild"]),
     (("simulate", *NONE, "--policy", "no_such_module:thing"), ["no_such_module:thing", "cannot be imported"]),
     (("simulate", *NONE, "--policy", "missing.toml"), ["missing.toml", "No such file"]),
