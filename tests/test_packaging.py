@@ -50,9 +50,7 @@ def test_the_suite_itself_has_loaded_no_folder_under_its_bare_name() -> None:
 
 def test_importing_the_package_is_instant() -> None:
     code = "import sys, hetsgd; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
-    child = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert not {"numpy", "torch", "simpy", "pandas", "networkx", "seaborn"} & set(child.stdout.split())
 
 

@@ -80,11 +80,7 @@ def main() -> None:
         )
         run([str(python), "-I", "-c", IMPORTS], scratch)
 
-        site = Path(
-            run(
-                [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], scratch
-            ).strip()
-        )
+        site = Path(run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], scratch).strip())
         (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
         hetsgd = str(home / "bin" / "hetsgd")
         run([hetsgd, "--help"], scratch)
