@@ -87,7 +87,7 @@ def load_object(text: str) -> Any:
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"{text!r}: cannot be imported: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{text!r}: cannot be imported: it raised {type(error).__name__}: {error}") from error
     return found
 
@@ -96,5 +96,5 @@ def call_object(text: str, found: Any) -> Any:
     """What the function `found`, named `text`, returns without arguments; ValueError when it raises."""
     try:
         return found()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{text!r}: calling it raised {type(error).__name__}: {error}") from error

@@ -135,8 +135,8 @@ def _measure(scope: Scope, store: SampleStore, out: Path) -> None:
 
     left_s = max(60.0 * scope.minutes, scope.least_s) - store.elapsed_s
     say(
-        f"calibrate: measures this machine for about {seconds(max(left_s, 0.0))}: {_host(scope)}; leave it to itself meanwhile. "
-        f"Ctrl-C keeps what was measured, and the same command goes on from there"
+        f"calibrate: measures this machine for about {seconds(max(left_s, 0.0))}: {_host(scope)}; leave it to itself "
+        f"meanwhile. Ctrl-C keeps what was measured, and the same command goes on from there"
     )
     began_s = time.perf_counter()
     try:

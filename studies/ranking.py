@@ -83,7 +83,7 @@ class Ranking:
                 f"({best.label}: {best.reached} of {len(best.times_s)})."
             )
         level = f"{percent(self.level)} of the way to the best loss"
-        text = f"On {self.machine}, {first.label} is first: {level} after {_time(first.interval)}"
+        text = f"On {self.machine}, {first.label} is predicted first: {level} after {_time(first.interval)}"
         leads = self.leads
         if not leads:
             return f"{text}; no other policy got there in every seed."

@@ -53,7 +53,8 @@ class _On(_Table):
 
 
 class _Study(_Table):
-    name: StrictStr | None = None
+    # Without --out it names the folder of the results below out/.
+    name: Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.-]{0,99}$")] | None = None
     question: Annotated[StrictStr, Field(min_length=1)]
     machines: list[StrictStr]
     workloads: list[StrictStr]

@@ -15,6 +15,7 @@ from hetsgd.studies.results import Panel, Record, examples_per_s, final_loss, me
 
 ErrorKind = Literal["relative", "absolute"]
 TIME: Final = "time_to_loss_s"
+SPEED: Final = "examples_per_s"
 _CLOSE: Final = 0.25
 # Between the levels that are reported everywhere: where engines differ, both may reach only one of these.
 _FINE_LEVELS: Final = (0.6, 0.7)
@@ -86,6 +87,21 @@ class Validation:
         """Median absolute relative error of time to loss, over policies and levels reached in both."""
         errors = [abs(row.error) for row in self.rows if row.metric.startswith(TIME) and row.error is not None]
         return statistics.median(errors) if errors else None
+
+    @property
+    def worst_error(self) -> float | None:
+        """Median absolute relative error of time to loss of the policy where it is largest."""
+        by_label: dict[str, list[float]] = {}
+        for row in self.rows:
+            if row.metric.startswith(TIME) and row.error is not None:
+                by_label.setdefault(row.label, []).append(abs(row.error))
+        return max((statistics.median(errors) for errors in by_label.values()), default=None)
+
+    @property
+    def worst_speed(self) -> Row | None:
+        """The policy whose rows per second were predicted worst."""
+        rows = [row for row in self.rows if row.metric == SPEED and row.error is not None]
+        return max(rows, key=lambda row: abs(row.error or 0.0), default=None)
 
     @property
     def noise_floor(self) -> float | None:
@@ -165,9 +181,13 @@ class Validation:
         order = "" if tau is None else f" Kendall's tau of the two rankings ({len(rows)} policies): {tau:.2f}."
         beside = "" if floor is None else f", {_beside(error, floor)} (two real runs differ by {percent(floor)})"
         same, winner = self._winner(rows)
+        worst, speed = self.worst_error or error, self.worst_speed
+        off = abs(speed.error) if speed is not None and speed.error is not None else 0.0
+        rate = "" if speed is None else f" Rows per second are off by up to {percent(off)} ({speed.label})."
+        held = _held(same, max(worst, off if off > _CLOSE else 0.0), floor, tau)
         return (
-            f"On {self.machine} the prediction {_held(same, error, floor, tau)}: {winner}. The median error of time "
-            f"to loss is {percent(error)}{beside}.{order}"
+            f"On {self.machine} the prediction {held}: {winner}. The median error of time to loss is "
+            f"{percent(error)}{beside}, {percent(worst)} for the worst policy.{rate}{order}"
         )
 
     def _winner(self, rows: Sequence[Row]) -> tuple[bool, str]:
@@ -188,7 +208,7 @@ def measures(levels: Sequence[float]) -> tuple[Measure, ...]:
     return (
         *times,
         Measure(name="epoch_s", error="relative", value=lambda record, _: mean_epoch_s(record)),
-        Measure(name="examples_per_s", error="relative", value=lambda record, _: examples_per_s(record)),
+        Measure(name=SPEED, error="relative", value=lambda record, _: examples_per_s(record)),
         Measure(name="final_loss", error="relative", value=lambda record, _: _finite(final_loss(record))),
         Measure(name="update_share.cpu", error="absolute", value=lambda record, _: record["update_share"]["cpu"]),
         Measure(name="utilization.cpu", error="absolute", value=lambda record, _: record["utilization"]["cpu"]),

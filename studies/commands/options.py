@@ -50,7 +50,17 @@ ReferenceOption = Annotated[
     str | None,
     typer.Option("--loss-reference", metavar="L0,LBEST", help="Losses that normalise time_to_loss_s, as 0.69,0.5."),
 ]
-OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Store results and trace in DIR.")]
+
+
+def _at_home(path: Path | None) -> Path | None:
+    """The path with a leading ~ resolved: a shell leaves it alone in --out=~/DIR."""
+    return None if path is None else path.expanduser()
+
+
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Store results and trace in DIR.", callback=_at_home),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 

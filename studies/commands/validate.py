@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -27,6 +27,9 @@ from hetsgd.studies.failure import BadInput, checking
 if TYPE_CHECKING:
     from hetsgd.models.run import StopRule
     from hetsgd.studies.study import Study
+
+_LOSSES: Final = 40
+"""Losses of one run that ends after some seconds."""
 
 
 def add(app: typer.Typer) -> None:
@@ -67,7 +70,7 @@ def command(
     from hetsgd.studies.validation_table import print_validation
 
     stop = stop_of(seconds, epochs, updates, None) or DEFAULT_STOP
-    study = _study(machine, workload, policies, repeats, settings_of(settings), stop)
+    study = _study(machine, workload, policies, repeats, _with_losses(settings_of(settings), stop), stop)
     with _folder(out) as folder:
         runner = Runner(folder=folder, learner="replay", workers=check_workers(None))
         result = run_campaign(study, runner)
@@ -80,6 +83,14 @@ def command(
         print(to_json(validation.as_json()))
     else:
         print_validation(validation)
+
+
+def _with_losses(settings: tuple[tuple[str, str], ...], stop: StopRule) -> tuple[tuple[str, str], ...]:
+    """Losses read often enough to time, from snapshots that do not disturb, unless the settings say otherwise."""
+    if stop.seconds is None or any(key.startswith("run.evaluat") for key, _ in settings):
+        return settings
+    every_s = f"{stop.seconds / _LOSSES:g}"
+    return (*settings, ("run.evaluation", "deferred"), ("run.evaluate_every_s", every_s))
 
 
 def _study(

@@ -21,7 +21,7 @@ def test_the_fastest_is_first_and_its_lead_is_paired_by_seed() -> None:
     lead = found.leads[0]
     assert (lead.other, lead.established) == ("slow", True)
     assert (lead.ratio.low, lead.ratio.mean, lead.ratio.high) == pytest.approx((2.0, 2.0, 2.0))
-    assert "fast is first" in found.verdict()
+    assert "fast is predicted first" in found.verdict()
     assert "2.00 times (2.00 to 2.00) sooner than slow, the next." in found.verdict()
 
 

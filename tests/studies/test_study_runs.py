@@ -227,4 +227,4 @@ def test_a_run_that_breaks_is_told_and_the_others_are_reported(tmp_path: Path) -
     assert child.returncode == 3, (child.stdout, child.stderr)
     assert "1 of the runs failed" in child.stderr
     assert "RuntimeError: broken in the worker" in (tmp_path / "out" / "s" / "report.md").read_text()
-    assert "minibatch is first" in child.stdout
+    assert "minibatch is predicted first" in child.stdout
