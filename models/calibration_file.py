@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -15,9 +15,6 @@ from hetsgd.models.policy import Write
 from hetsgd.models.step_fit import StepCosts, StepFit
 from hetsgd.models.step_table import Shape, StepCurve
 from hetsgd.models.workload import Activation, LossName, Precision
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 _COSTS: Final = tuple(field.name for field in fields(StepCosts))
 _SHAPE: Final = tuple(field.name for field in fields(Shape))
@@ -140,7 +137,7 @@ def read_calibration(
     return record, found
 
 
-def _problem(item: ErrorDetails) -> str:
+def _problem(item: Mapping[str, Any]) -> str:
     """One problem that pydantic found: field, rule and value; entries of a list by their number from 0."""
     *owner, key = item["loc"]
     field = ".".join(["calibration", *(str(part) for part in item["loc"])])

@@ -12,8 +12,8 @@ Order = Literal["file", "shuffled"]
 Evaluation = Literal["blocking", "concurrent", "deferred"]
 TraceLevel = Literal["none", "summary", "full"]
 
-_MOST_RATE: Final = 1e6
-"""Far beyond any use, and far from what single precision cannot hold."""
+_MOST_RATE: Final = 1e38
+"""Beyond any use, and what single precision can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

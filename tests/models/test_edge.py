@@ -73,7 +73,7 @@ def test_a_function_that_wants_arguments_is_bad_input() -> None:
         ("workload.features", "9" * 400, "workload.features must be in 1..100000000"),
         ("workload.rows", "1000000000000", "of DRAM, it has"),
         ("machine.gpu0.memory_bytes", "1", "a batch of 8192 rows needs"),
-        ("run.learning_rate", "1e300", "run.learning_rate must be > 0 and at most 1e"),
+        ("run.learning_rate", "1e300", "run.learning_rate must be > 0 and at most 1e.38"),
         ("policy.accelerator_rate", "1e300", "policy.accelerator_rate must be <= 1e"),
     ],
 )

@@ -36,7 +36,7 @@ grid = { "run.learning_rate" = [0.01, 1.0] }
 [[policies]]
 name = "hogbatch"
 set = { "policy.accelerator_batch" = 512, "policy.cpu_batch" = 64 }
-grid = { "run.learning_rate" = [0.001, 0.1] }
+grid = { "run.learning_rate" = [0.0001, 0.02] }
 [pilot]
 stop = { epochs = 1, seconds = 1.0 }
 [validate]
@@ -102,7 +102,7 @@ def test_runs_are_tabled_with_their_figures_and_the_pilots_choice_is_the_better_
     for choice in result.choices:
         # The other rate is a hundred times smaller and learns next to nothing in one epoch.
         rate = dict(choice.settings)["run.learning_rate"]
-        assert rate == {"minibatch": 1.0, "hogbatch": 0.1}[choice.label]
+        assert rate == {"minibatch": 1.0, "hogbatch": 0.02}[choice.label]
     runs = table[table["role"] == "run"]
     assert (runs["loss (last, train)"] < 0.7).all()
 
