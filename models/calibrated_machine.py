@@ -63,7 +63,8 @@ def raw_samples(store: SampleStore) -> tuple[RawSamples, ...]:
         found.append(
             RawSamples(
                 what=key, unit=unit, values=tuple(values[0] for values in measured),
-                disturbed=tuple(bool(values[1]) for values in measured if len(values) > 1),
+                means=tuple(values[1] for values in measured if len(values) > 1),
+                disturbed=tuple(bool(values[2]) for values in measured if len(values) > 1),
             )
         )  # fmt: skip
     return tuple(found)
@@ -71,7 +72,7 @@ def raw_samples(store: SampleStore) -> tuple[RawSamples, ...]:
 
 def disturbed_share(store: SampleStore) -> float:
     """Share of the timed steps during which something else had the core."""
-    marks = [values[1] for key in store.measured() if key.startswith("step of ") for values in store.all(key)]
+    marks = [values[2] for key in store.measured() if key.startswith("step of ") for values in store.all(key)]
     return sum(marks) / len(marks) if marks else 0.0
 
 
@@ -195,12 +196,24 @@ def _calibrate(
             curves += _curves(samples, shapes, lanes)
     if not fits:
         raise ValueError(f"calibration: no step of {device} was measured")
-    return _with_errors(Calibration(fits=tuple(fits), curves=tuple(curves)))
+    return _with_errors(Calibration(fits=tuple(fits), curves=tuple(curves), slowdown=_slowdown(scope, store, device)))
+
+
+def _slowdown(scope: Scope, store: SampleStore, device: str) -> float:
+    """How many times as long steps take on average than at their best: the median over all that was timed."""
+    ratios = []
+    for shape in scope.shapes:
+        for cell in scope.cells(shape):
+            measured = store.all(str(cell)) if cell.device == device else []
+            if measured:
+                mean_s = float(np.mean([values[1] for values in measured]))
+                ratios.append(mean_s / central([values[0] for values in measured]).value)
+    return max(float(np.median(ratios)), 1.0)
 
 
 def _sample(store: SampleStore, cell: Cell) -> StepSample:
     values = store.all(str(cell))
-    found = central([value[0] for value in values], [bool(value[1]) for value in values])
+    found = central([value[0] for value in values])
     return StepSample(
         workload=cell.shape.workload(), batch=cell.batch, write=cell.write, seconds=found.value, spread=found.spread
     )
@@ -210,9 +223,9 @@ def _forward_share(store: SampleStore, device: str, fit: StepFit, shapes: Sequen
     """What a row of a loss costs as a share of its part of a step: the median over networks."""
     shares = []
     for shape in shapes:
-        row_s = median_of(store, f"loss of {shape}, {device}, {fit.lanes} lanes")
-        if row_s is not None:
-            shares.append(row_s / row_seconds(fit.costs, shape.workload(), 1))
+        repeats = [values[0] for values in store.all(f"loss of {shape}, {device}, {fit.lanes} lanes")]
+        if repeats:
+            shares.append(central(repeats).value / row_seconds(fit.costs, shape.workload(), 1))
     return float(np.median(shares)) if shares else None
 
 
@@ -244,7 +257,7 @@ def _with_errors(calibration: Calibration) -> Calibration:
         for curve in calibration.curves:
             if curve.held_out and (curve.shape.precision, curve.lanes) == (fit.precision, fit.lanes):
                 for batch, seconds in zip(curve.batches, curve.seconds, strict=True):
-                    guesses.append(calibration.step_s(curve.shape.workload(), batch, lanes=curve.lanes))
+                    guesses.append(calibration.best_s(curve.shape.workload(), batch, lanes=curve.lanes))
                     truths.append(seconds)
         fits.append(replace(fit, held_out_error=mean_absolute_error(guesses, truths)))
     return replace(calibration, fits=tuple(fits))

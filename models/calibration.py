@@ -7,6 +7,7 @@ interpolated in the logarithm of the batch. Beyond what was calibrated the neare
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -28,14 +29,20 @@ MEASURED_FIELDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """The fits of one device (one for each precision and number of lanes) and its measured tables."""
+    """The fits of one device (one for each precision and number of lanes) and its measured tables.
+
+    They are of steps at their best. `slowdown`: how many times as long steps take on average, over all networks.
+    """
 
     fits: tuple[StepFit, ...]
     curves: tuple[StepCurve, ...] = ()
+    slowdown: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.fits:
             raise ValueError("calibration: there must be at least one fit, got none")
+        if not 1.0 <= self.slowdown < math.inf:
+            raise ValueError(f"calibration: slowdown must be >= 1 and finite, got {self.slowdown}")
         keys = [(fit.precision, fit.lanes) for fit in self.fits]
         if len(set(keys)) < len(keys):
             raise ValueError(f"calibration: one fit for each precision and number of lanes, got {keys}")
@@ -48,10 +55,14 @@ class Calibration:
         return not workload.multiplies_sparse and any(fit.precision == workload.precision for fit in self.fits)
 
     def step_s(self, workload: Workload, batch: int, *, lanes: int = 1, write: Write = "in_place") -> float:
-        """Seconds of one step with `lanes` lanes at work; between measured numbers of lanes as between batches.
+        """Seconds of one step on average, with `lanes` lanes at work.
 
         Raises KeyError when the workload is not covered.
         """
+        return self.slowdown * self.best_s(workload, batch, lanes=lanes, write=write)
+
+    def best_s(self, workload: Workload, batch: int, *, lanes: int = 1, write: Write = "in_place") -> float:
+        """Seconds of one step at its best; between measured numbers of lanes as between batches."""
         fits = self._fits(workload.precision)
         kind: Write = "gradient" if write == "gradient" else "in_place"
         times = [fit.step_s(workload, batch, kind) * self._ratio(fit, workload, batch, kind) for fit in fits]
@@ -60,7 +71,8 @@ class Calibration:
     def forward_s(self, workload: Workload, rows: int, *, lanes: int = 1) -> float:
         """Seconds of the loss over `rows` rows."""
         fits = self._fits(workload.precision)
-        return between(lanes, [fit.lanes for fit in fits], [fit.forward_s(workload, rows) for fit in fits])
+        times = [self.slowdown * fit.forward_s(workload, rows) for fit in fits]
+        return between(lanes, [fit.lanes for fit in fits], times)
 
     def outside(self, workload: Workload, batch: int, *, lanes: int = 1) -> Iterator[str]:
         """The axes along which this is beyond what was measured, in words; none where it is within."""
@@ -110,12 +122,14 @@ class Calibration:
 class RawSamples:
     """Repeated measurements of one thing: `what` was measured, in `unit`; all `values`, in the order of time.
 
-    `disturbed`: for steps on cores, whether something else had the core meanwhile.
+    Of steps, `values` are at their best and `means` on average; `disturbed`: whether something else had the core
+    meanwhile.
     """
 
     what: str
     unit: str
     values: tuple[float, ...]
+    means: tuple[float, ...] = ()
     disturbed: tuple[bool, ...] = ()
 
 

@@ -84,6 +84,7 @@ class _Raw(_Table):
     what: str
     unit: str
     values: tuple[float, ...]
+    means: tuple[float, ...] = ()
     disturbed: tuple[bool, ...] = ()
 
 
@@ -93,6 +94,7 @@ class _Calibration(_Table):
     host: str
     disturbed: float
     versions: dict[str, str]
+    slowdown: dict[str, float] = {}
     fit: list[_Fit] = Field(min_length=1)
     curve: list[_Curve] = []
     raw: list[_Raw] = []
@@ -123,6 +125,7 @@ def read_calibration(
             found[device] = Calibration(
                 fits=tuple(entry.value() for entry in table.fit if entry.device == device),
                 curves=tuple(entry.value() for entry in table.curve if entry.device == device),
+                slowdown=table.slowdown.get(device, 1.0),
             )
         except ValueError as error:
             raise CalibrationError(f"{error} (device {device})") from error
@@ -162,6 +165,9 @@ def _lines(record: CalibrationRecord, found: Mapping[str, Calibration]) -> Itera
     yield "\n[calibration.versions]"
     for package, version in record.versions:
         yield f"{_toml(package)} = {_toml(version)}"
+    yield "\n[calibration.slowdown]"
+    for device, calibration in found.items():
+        yield f"{_toml(device)} = {_toml(calibration.slowdown)}"
     for device, calibration in found.items():
         for fit in calibration.fits:
             yield "\n[[calibration.fit]]"

@@ -10,7 +10,7 @@ import numpy as np
 
 from hetsgd.models.sample_store import SampleStore
 
-_UNDISTURBED_SHARE: Final = 1.0 / 3.0
+_QUANTILE: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,22 +22,17 @@ class Central:
     count: int
 
 
-def central(values: Sequence[float], disturbed: Sequence[bool] = ()) -> Central:
-    """The median of the undisturbed repeats, or a lower quantile of them, the lower the more were disturbed.
+def central(values: Sequence[float]) -> Central:
+    """The lower quartile of repeats: what disturbs a measurement makes it longer, for seconds at a time.
 
-    Others lengthen steps even where they leave the core alone, since they empty its caches: the quantile is half of
-    the undisturbed share. Where nearly all repeats were disturbed, all count. The spread is half the distance of the
-    16th and the 84th percentile, over the value: one standard deviation.
+    The spread is half the distance of the 16th and the 84th percentile, over the value: one standard deviation.
 
-    >>> central([1.0, 1.1, 1.2]).value, central([1.0, 1.1, 9.0, 9.0], [False, False, True, True]).value
-    (1.1, 1.025)
+    >>> central([1.0, 1.2, 1.4, 1.6, 9.0]).value
+    1.2
     """
     found = np.asarray(values, dtype=float)
-    marks = np.asarray(disturbed, dtype=bool) if disturbed else np.zeros(len(found), dtype=bool)
-    quiet = found[~marks]
-    kept = quiet if len(quiet) >= max(_UNDISTURBED_SHARE * len(found), 1.0) else found
-    value = float(np.quantile(kept, 0.5 * len(quiet) / len(found)))
-    low, high = np.quantile(kept, [0.16, 0.84])
+    value = float(np.quantile(found, _QUANTILE))
+    low, high = np.quantile(found, [0.16, 0.84])
     return Central(value=value, spread=float(high - low) / 2.0 / value, count=len(found))
 
 

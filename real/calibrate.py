@@ -180,7 +180,7 @@ class _Calibration:
     def _step(self, rig: StepRig, cell: Cell) -> None:
         guess_s = median_of(self._store, str(cell)) or self._guess_s(cell)
         timed = rig.timed(cell, self._scope.sample_s, guess_s)
-        self._add(str(cell), timed.step_s, float(timed.disturbed))
+        self._add(str(cell), timed.best_s, timed.mean_s, float(timed.disturbed))
         for copy in rig.copies:
             self._add(f"copy of a run {cell.device} {copy.kind}, {copy.size_bytes} bytes", copy.seconds)
 

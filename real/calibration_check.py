@@ -22,11 +22,12 @@ _SAMPLE_S: Final = 0.03
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """A cell with what was predicted and what was measured."""
+    """A cell with what was predicted and what was measured, both at their best; `slowdown`: average over best."""
 
     cell: Cell
     predicted_s: float
     measured: Central
+    slowdown: float
 
     @property
     def error(self) -> float:
@@ -35,9 +36,9 @@ class Checked:
 
 
 def predicted_s(machine: Machine, cell: Cell) -> float:
-    """What the machine's calibration says of a cell. Raises KeyError where the device has none."""
+    """What the machine's calibration says of a cell, at its best. Raises KeyError where the device has none."""
     calibration = machine.calibrations[cell.device]
-    return calibration.step_s(cell.shape.workload(), cell.batch, lanes=cell.lanes, write=cell.write)
+    return calibration.best_s(cell.shape.workload(), cell.batch, lanes=cell.lanes, write=cell.write)
 
 
 def check(machine: Machine, cells: Sequence[Cell], repeats: int, interrupts: Interrupts, tell: Sink) -> list[Checked]:
@@ -62,10 +63,12 @@ def check(machine: Machine, cells: Sequence[Cell], repeats: int, interrupts: Int
                             raise Interrupted
                         found[cell].append(rig.timed(cell, _SAMPLE_S, predicted_s(machine, cell)))
                         tell((turn + number / len(shapes)) / repeats, f"round {turn + 1} of {repeats}, {shape}")
-    return [
-        Checked(
-            cell=cell, predicted_s=predicted_s(machine, cell),
-            measured=central([one.step_s for one in timed], [one.disturbed for one in timed]),
-        )
-        for cell, timed in found.items()
-    ]  # fmt: skip
+    return [_checked(machine, cell, timed) for cell, timed in found.items()]
+
+
+def _checked(machine: Machine, cell: Cell, timed: Sequence[Timed]) -> Checked:
+    measured = central([one.best_s for one in timed])
+    mean_s = sum(one.mean_s for one in timed) / len(timed)
+    return Checked(
+        cell=cell, predicted_s=predicted_s(machine, cell), measured=measured, slowdown=mean_s / measured.value
+    )

@@ -22,7 +22,6 @@ from hetsgd.models.machine import Machine
 from hetsgd.models.plan import Plan
 from hetsgd.models.policies import recipe
 from hetsgd.models.policy import Write
-from hetsgd.models.repeats import central
 from hetsgd.models.run import RunSettings, StopRule
 from hetsgd.models.step_table import Shape
 from hetsgd.models.trace import SPAN_CODE, SpanKind
@@ -41,18 +40,22 @@ _DISTURBED: Final = 1.03
 """A step took so much longer than its processor time: the core was given to something else meanwhile."""
 _LOSS_ROWS: Final = 4096
 _BURST_S: Final = 0.004
+_BEST: Final = 0.1
+_LEAST_PIECES: Final = 3
+_LONG_STEP_S: Final = 0.015
 _MOST_PIECES: Final = 200
 _MOST_BURSTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """One measurement. `step_s`: mean seconds of a step; `disturbed`: others had the core meanwhile.
+    """One measurement: seconds of a step at its best and on average; `disturbed`: others had the core meanwhile.
 
-    For a disturbed measurement of work on cores the processor time counts, which they hardly lengthen.
+    For disturbed work on cores the processor time counts, which others lengthen only by what they leave in the caches.
     """
 
-    step_s: float
+    best_s: float
+    mean_s: float
     disturbed: bool
 
 
@@ -99,25 +102,26 @@ class StepRig:
                 seconds = float(span["end_s"] - span["start_s"])
                 self.copies.append(Copy(kind=kind, size_bytes=int(span["bytes"]), seconds=seconds))
         if child.setup.device != "cpu":
-            return Timed(step_s=wall_s, disturbed=False)
+            return Timed(best_s=wall_s, mean_s=wall_s, disturbed=False)
         return _timed(wall_s, report.value / report.steps)
 
     def timed(self, cell: Cell, seconds: float, guess_s: float) -> Timed:
         """Steps of a cell for about so long, after some that warm up; `guess_s`: about what a step takes.
 
-        They come in bursts so short that on a busy machine too some are left alone by others. On a lane a gradient is
-        one step an assignment.
+        They come in short bursts: other programs, and other guests of a shared host, lengthen some and not others,
+        and the best of them are what a step takes. On a lane a gradient is one step an assignment.
         """
-        pieces = 1 if cell.write == "gradient" else max(1, min(round(_BURST_S / guess_s), _MOST_PIECES))
+        pieces = 1 if cell.write == "gradient" else _burst_steps(guess_s)
         self._burst(cell, pieces)
         self.copies.clear()
         bursts: list[Timed] = []
         until = time.perf_counter() + seconds
         while len(bursts) < 2 or (time.perf_counter() < until and len(bursts) < _MOST_BURSTS):
             bursts.append(self._burst(cell, pieces))
-        marks = [burst.disturbed for burst in bursts]
         return Timed(
-            step_s=central([burst.step_s for burst in bursts], marks).value, disturbed=sum(marks) > len(marks) / 2
+            best_s=float(np.quantile([burst.best_s for burst in bursts], _BEST)),
+            mean_s=float(np.mean([burst.mean_s for burst in bursts])),
+            disturbed=sum(burst.disturbed for burst in bursts) > len(bursts) / 2,
         )
 
     def warm(self, cell: Cell) -> None:
@@ -157,7 +161,7 @@ class StepRig:
         if any(child.setup.device != "cpu" for child in children):
             return float(np.mean(wall_s)) / rows
         spent_s = [report.value for report in reports]
-        return _timed(float(np.mean(wall_s)), float(np.mean(spent_s))).step_s / rows
+        return _timed(float(np.mean(wall_s)), float(np.mean(spent_s))).best_s / rows
 
     def _assign(self, children: Sequence[ChildProcess], batch: int, pieces: int, write: Write) -> list[Report]:
         rows = min(batch * pieces * len(children), self._rows)
@@ -194,7 +198,14 @@ def _spans(records: NDArray[Any], kind: SpanKind) -> NDArray[Any]:
 
 def _timed(wall_s: float, spent_s: float) -> Timed:
     disturbed = wall_s > _DISTURBED * spent_s
-    return Timed(step_s=spent_s if disturbed else wall_s, disturbed=disturbed)
+    step_s = spent_s if disturbed else wall_s
+    return Timed(best_s=step_s, mean_s=step_s, disturbed=disturbed)
+
+
+def _burst_steps(guess_s: float) -> int:
+    """Steps of a burst: so many that the first, which finds the caches cold, hardly counts."""
+    least = _LEAST_PIECES if guess_s < _LONG_STEP_S else 1
+    return max(least, min(round(_BURST_S / guess_s), _MOST_PIECES))
 
 
 def rows_of(shape: Shape, largest: int) -> int:

@@ -25,7 +25,8 @@ _REPEATS: Final = 5
 class Group:
     """Cells of one device, number of lanes and kind together: mean absolute error, the largest, and the spread.
 
-    `spread`: median relative spread of the repeats of one cell. `bar`: the error that a calibration should keep.
+    `spread`: median relative spread of the repeats of one cell, `slowdown`: median of average over best. `bar`: the
+    error that a calibration should keep.
     """
 
     what: str
@@ -36,6 +37,7 @@ class Group:
     largest: float
     bias: float
     spread: float
+    slowdown: float
     bar: float
 
 
@@ -79,6 +81,7 @@ def groups_of(checked: Iterable[Checked]) -> list[Group]:
             largest=max(abs(one.error) for one in found),
             bias=statistics.fmean(one.error for one in found),
             spread=statistics.median(one.measured.spread for one in found),
+            slowdown=statistics.median(one.slowdown for one in found),
         )
         for (what, device, lanes, bar), found in sorted(parts.items(), key=lambda part: (part[0][3], *part[0][:3]))
     ]  # fmt: skip
@@ -93,16 +96,18 @@ def print_check(checked: list[Checked], *, as_json: bool) -> None:
     width = max(len(group.what) for group in groups)
     print(
         f"{'what':<{width}}  {'device':<8}  {'lanes':>5}  {'times':>5}  {'error':>7}  {'bar':>7}  {'largest':>7}  "
-        f"{'bias':>7}  {'repeats':>7}"
+        f"{'bias':>7}  {'repeats':>7}  {'average':>7}"
     )
     for group in groups:
         print(
             f"{group.what:<{width}}  {group.device:<8}  {group.lanes:>5}  {group.cells:>5}  {share(group.error):>7}  "
-            f"{share(group.bar):>7}  {share(group.largest):>7}  {share(group.bias):>7}  {share(group.spread):>7}"
+            f"{share(group.bar):>7}  {share(group.largest):>7}  {share(group.bias):>7}  {share(group.spread):>7}  "
+            f"{group.slowdown:>7.2f}"
         )
     worst = max(checked, key=lambda one: abs(one.error))
     print(
-        f"error: mean of |predicted / measured - 1|; repeats: spread of repeated measurements. Worst: {worst.cell}: "
+        "error: mean of |predicted / measured - 1|; repeats: spread of repeated measurements; average: how many times "
+        f"as long steps took on average as at their best. Worst: {worst.cell}: "
         f"{seconds(worst.predicted_s)} predicted, {seconds(worst.measured.value)} measured"
     )
 
@@ -119,6 +124,7 @@ def check_json(checked: Iterable[Checked], groups: Iterable[Group]) -> dict[str,
                 "device": one.cell.device, "lanes": one.cell.lanes, "shape": str(one.cell.shape),
                 "batch": one.cell.batch, "unseen": not one.cell.held_out, "predicted_s": one.predicted_s,
                 "measured_s": one.measured.value, "spread": one.measured.spread, "error": one.error,
+                "slowdown": one.slowdown,
             }
             for one in checked
         ],

@@ -67,7 +67,7 @@ def test_ctrl_c_ends_with_130_and_keeps_what_was_measured(tmp_path: Path) -> Non
 def checked(shape_number: int, error: float, *, held_out: bool) -> Checked:
     shape = SHAPES[0] if held_out else UNSEEN[shape_number]
     cell = Cell(device="cpu0", lanes=2, shape=shape, batch=3, held_out=held_out)
-    return Checked(cell=cell, predicted_s=1.0 + error, measured=Central(value=1.0, spread=0.02, count=5))
+    return Checked(cell=cell, predicted_s=1.0 + error, measured=Central(value=1.0, spread=0.02, count=5), slowdown=1.1)
 
 
 def test_errors_are_told_by_kind_and_device_beside_the_spread_of_repeats(capsys: pytest.CaptureFixture[str]) -> None:
