@@ -20,8 +20,8 @@ def input_tables(result: StudyResult) -> list[Table]:
         workload = run.resolved["workload"]
         if workload["name"] not in seen:
             seen.add(workload["name"])
-            tables.append(_workload(workload))
-    tables += [_machine(machine, run.resolved["machine"]) for machine, run in runs.items()]
+            tables.append(workload_table(workload))
+    tables += [machine_table(machine, run.resolved["machine"]) for machine, run in runs.items()]
     return tables
 
 
@@ -70,7 +70,8 @@ def _one_per_machine(result: StudyResult) -> dict[str, StoredRun]:
     return found
 
 
-def _workload(workload: Mapping[str, Any]) -> Table:
+def workload_table(workload: Mapping[str, Any]) -> Table:
+    """What a workload is, from its resolved inputs."""
     widths = "-".join(str(width) for width in (workload["features"], *workload["hidden"], workload["outputs"]))
     rows = (
         ("network", f"{widths}, {workload['activation']}, {'with' if workload['bias'] else 'without'} bias"),
@@ -85,7 +86,8 @@ def _workload(workload: Mapping[str, Any]) -> Table:
                  rows=rows)  # fmt: skip
 
 
-def _machine(name: str, machine: Mapping[str, Any]) -> Table:
+def machine_table(name: str, machine: Mapping[str, Any]) -> Table:
+    """Every figure of a machine with its source, from its resolved inputs."""
     return Table(
         title=f"Machine {name}",
         note=f"{machine['description']}. Assumed, since no source gives them: "

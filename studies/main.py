@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from hetsgd import __version__
-from hetsgd.studies.commands import calibrate, compare, listing, simulate, study, trace, train, validate
+from hetsgd.studies.commands import calibrate, compare, listing, paper, simulate, study, trace, train, validate
 from hetsgd.studies.failure import (
     EXIT_BAD_INPUT,
     EXIT_DONE,
@@ -123,6 +123,7 @@ calibrate.add(app)
 study.add(app)
 compare.add(app)
 trace.add(app)
+paper.add(app)
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

@@ -31,13 +31,18 @@ class Plate:
 
 def write_report(folder: Path, result: StudyResult) -> Path:
     """Write `report.html`, `report.md` and `figures/` into the folder of a study; returns the path of the first."""
+    return render(folder, draw(result), _content(result))
+
+
+def render(folder: Path, plates: Sequence[Plate], content: Mapping[str, Any], *, template: str = "report") -> Path:
+    """Write figures and both reports by the templates of this name; returns the path of `report.html`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     from hetsgd.studies.figures.style import picture
 
     images = folder / "figures"
     images.mkdir(parents=True, exist_ok=True)
-    plates, sources = draw(result), {}
+    sources = {}
     for plate in plates:
         svg = picture(plate.figure, "svg")
         (images / f"{plate.name}.svg").write_bytes(svg)
@@ -48,21 +53,19 @@ def write_report(folder: Path, result: StudyResult) -> Path:
         loader=PackageLoader("hetsgd.studies"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         autoescape=select_autoescape(["html.j2"]),
     )  # fmt: skip
-    content = _content(result, plates, sources)
+    full = {**content, "plates": plates, "sources": sources}
     page = folder / "report.html"
-    page.write_text(environment.get_template("report.html.j2").render(content), encoding="utf-8")
-    (folder / "report.md").write_text(environment.get_template("report.md.j2").render(content), encoding="utf-8")
+    page.write_text(environment.get_template(f"{template}.html.j2").render(full), encoding="utf-8")
+    (folder / "report.md").write_text(environment.get_template(f"{template}.md.j2").render(full), encoding="utf-8")
     return page
 
 
-def _content(result: StudyResult, plates: Sequence[Plate], sources: Mapping[str, str]) -> dict[str, Any]:
+def _content(result: StudyResult) -> dict[str, Any]:
     study = result.study
     return {
         "study": study,
         "answers": answer_lines(result),
         "limits": not_established(result),
-        "plates": plates,
-        "sources": sources,
         "results": result_tables(result),
         "inputs": input_tables(result),
         "versions": versions(),

@@ -15,7 +15,7 @@ from hetsgd.studies.main import app
 HEAVY = {"numpy", "pandas", "networkx", "simpy", "torch", "seaborn", "matplotlib", "scipy", "pyarrow"}
 COMMANDS = (
     ("list",), ("simulate",), ("train",), ("validate",), ("compare",), ("study", "run"), ("study", "report"),
-    ("trace",),
+    ("trace",), ("paper",),
 )  # fmt: skip
 
 

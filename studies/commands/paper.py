@@ -1,0 +1,60 @@
+"""`hetsgd paper`: the figures of arXiv:2004.08771 predicted, beside what was published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hetsgd.studies.commands.options import JsonOption
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("paper")(command)
+
+
+def command(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report and of paper.csv.")] = Path(
+        "out/paper"
+    ),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Try few of the unpublished settings: under a minute instead of minutes.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", help="Processes; default: all cores.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Predict epoch times, update shares and utilization of the paper's two servers, beside its figures.
+
+    Searches the settings that the paper does not publish (some minutes; DIR keeps what was tried, so that a second
+    call is quick), and writes paper.csv and report.html into DIR.
+
+    Example:
+
+    \b
+      hetsgd paper --out out/paper
+    """
+    from hetsgd.studies.failure import checking
+    from hetsgd.studies.paper.report import write_reproduction
+    from hetsgd.studies.paper.reproduction import reproduce
+    from hetsgd.studies.paper.words import answer_lines
+    from hetsgd.studies.record import check_folder, to_json
+    from hetsgd.studies.runner import check_workers
+    from hetsgd.studies.screen import Meter, say
+
+    count = check_workers(workers)
+    with checking("--out"):
+        check_folder(out)
+    with Meter("paper", 1.0) as meter:
+        study = reproduce(out, workers=count, quick=quick, progress=meter.at)
+    say("report: drawing the figures")
+    page = write_reproduction(out, study)
+    if as_json:
+        print(to_json(study.as_json()))
+        return
+    for line in answer_lines(study):
+        print(line)
+    print(f"Report: {page}")
