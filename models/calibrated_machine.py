@@ -124,7 +124,7 @@ def _accelerator(scope: Scope, store: SampleStore, base: Accelerator, socket: So
         start = core_start(socket, tiers)
     else:
         start = accelerator_start(base, memory)
-    calibration = _calibrate(scope, store, base.name, (1,), start)
+    calibration = _calibrate(scope, store, base.name, scope.beside(base), start)
     found = {fit.precision: fit.costs for fit in calibration.fits}
     usual = found.get("float32") or next(iter(found.values()))
     launch = median_of(store, f"launch {base.name}") or base.launch_s
@@ -191,8 +191,9 @@ def _calibrate(
             if not kept:
                 continue
             fit = fit_steps(replace(start, precision=precision, lanes=lanes), kept)
-            share = _forward_share(store, device, fit, shapes)
-            fits.append(replace(fit, costs=replace(fit.costs, forward_share=share or fit.costs.forward_share)))
+            usual = fits[-1].costs.forward_share if fits else fit.costs.forward_share
+            share = _forward_share(store, device, fit, shapes) or usual
+            fits.append(replace(fit, costs=replace(fit.costs, forward_share=share)))
             curves += _curves(samples, shapes, lanes)
     if not fits:
         raise ValueError(f"calibration: no step of {device} was measured")

@@ -63,7 +63,10 @@ UNSEEN_BATCHES: Final = (1, 6, 24, 100, 400)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One thing to time: steps of a batch on a device, with `lanes` lanes at work (1 on an accelerator)."""
+    """One thing to time: steps of a batch on a device, with `lanes` lanes at work.
+
+    An accelerator has 1; a stand-in counts as a lane, with the others on the CPU team.
+    """
 
     device: str
     lanes: int
@@ -98,7 +101,15 @@ class Scope:
         for accelerator in distinct_accelerators(self.machine):
             rate = accelerator.flops_float32 if shape.precision == "float32" else accelerator.flops_float64
             most = _STAND_IN_BATCHES if accelerator.stand_in else BATCHES[-1]
-            yield from self._cells(shape, accelerator.name, 1, BATCHES, rate, most)
+            for lanes in self.beside(accelerator):
+                yield from self._cells(
+                    shape, accelerator.name, lanes, BATCHES, rate, most if lanes == 1 else _CORE_BATCHES
+                )
+
+    def beside(self, accelerator: Accelerator) -> tuple[int, ...]:
+        """Numbers of lanes that an accelerator is measured with, itself included: alone; a stand-in also with all."""
+        ends = (1, self.lane_counts[-1])
+        return tuple(dict.fromkeys(ends)) if accelerator.stand_in else (1,)
 
     def _cells(
         self, shape: Shape, device: str, lanes: int, grid: Sequence[int], rate: float, most: int

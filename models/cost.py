@@ -197,17 +197,18 @@ def coherence_s(written_bytes: float, line_s: float) -> float:
 
 def lane_step(
     workload: Workload, socket: Socket, *, batch: int, write: Write = "in_place", tier: Tier = "dram", lanes: int = 1,
-    line_s: float = 0.0,
+    line_s: float = 0.0, beside: int = 0,
 ) -> Load:  # fmt: skip
     """One gradient step of one lane, with `lanes` lanes on its socket.
 
     overhead + max(flops / (core peak x efficiency x B / (B + half)), passes x model bytes / core rate of the tier)
     + coherence where the team writes in place (`line_s`: see `written_line_s`). From DRAM the traffic is shared with
     the other lanes, from L2 it counts as arithmetic. Of a sparse set the first layer costs what its non-zeros do; only
-    a `gradient` is written whole. On a calibrated socket: what was measured.
+    a `gradient` is written whole. On a calibrated socket: what was measured, with `beside` stand-ins at work on other
+    cores as if they were lanes.
     """
     if socket.calibration is not None and socket.calibration.covers(workload):
-        alone_s = socket.calibration.step_s(workload, batch, lanes=lanes, write=write)
+        alone_s = socket.calibration.step_s(workload, batch, lanes=lanes + beside, write=write)
         return _measured(alone_s, weight_passes(write, fused=True) * workload.model_bytes, socket, tier, lanes)
     share = core_share(socket, lanes)
     peak = core_flops(socket, workload.precision) * share
@@ -269,15 +270,18 @@ def launch_s(workload: Workload, accelerator: Accelerator) -> float:
     return accelerator.kernels_per_layer * (len(workload.widths) - 1) * accelerator.launch_s
 
 
-def accelerator_step(workload: Workload, accelerator: Accelerator, *, batch: int, write: Write = "in_place") -> Load:
+def accelerator_step(
+    workload: Workload, accelerator: Accelerator, *, batch: int, write: Write = "in_place", beside: int = 0
+) -> Load:
     """One gradient step of an accelerator on its replica.
 
     launches + max(flops / (peak x efficiency x B / (B + half)), bytes / memory bandwidth), with bytes of weights
     (update not fused) and activations. A stand-in computes as a core does: fused, and its weights come from shared
-    DRAM unless they fit its L2. On a calibrated accelerator: what was measured.
+    DRAM unless they fit its L2. On a calibrated accelerator: what was measured, of a stand-in with so many other cores
+    at work `beside` it.
     """
     if accelerator.calibration is not None and accelerator.calibration.covers(workload):
-        return Load(alone_s=accelerator.calibration.step_s(workload, batch, write=write))
+        return Load(alone_s=accelerator.calibration.step_s(workload, batch, lanes=1 + beside, write=write))
     own = write != "gradient"
     passes = weight_passes("in_place" if own else "gradient", fused=accelerator.stand_in)
     peak = accelerator_flops(accelerator, workload.precision)

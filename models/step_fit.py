@@ -96,11 +96,14 @@ def step_seconds(fit: StepFit, costs: StepCosts, workload: Workload, batch: int,
     """overhead + layers x layer + traffic / rates of the tiers + flops / (peak x B / (B + half)) + elements + rows.
 
     The weights are read twice and updated (read and written), and a gradient that is not fused into the update is
-    written and read besides, as in `cost.weight_passes`. Where calls and arithmetic overlap, the sum of both is
+    written and read besides, as in `cost.weight_passes`; those of the first layer are read once less, since no error
+    goes back to the features. Where calls and arithmetic overlap, the sum of both is
     replaced by their norm of order 4: nearly the longer of the two.
     """
     passes = costs.gradient_passes if write == "gradient" else _FUSED_PASSES if fit.fused else _PASSES
-    weights_s = passes * workload.model_bytes * tier_seconds(fit, costs, workload.model_bytes)
+    first_bytes = workload.widths[0] * workload.widths[1] * workload.item_bytes
+    traffic = passes * workload.model_bytes - first_bytes
+    weights_s = traffic * tier_seconds(fit, costs, workload.model_bytes)
     idle_s = workload.step_flops(1) / costs.flops_per_s * costs.half_batch
     calls_s = costs.overhead_s + costs.layer_s * (len(workload.widths) - 1)
     calls_s += costs.gradient_s if write == "gradient" else 0.0

@@ -90,10 +90,18 @@ class StepRig:
         spent_s = [report.value / report.steps for report in reports]
         return _timed(float(np.mean(wall_s)), float(np.mean(spent_s)))
 
-    def accelerator_steps(self, name: str, batch: int, pieces: int, write: Write = "in_place") -> Timed:
-        """So many local steps of one accelerator in one assignment; its copies are noted in `copies`."""
-        child = self.accelerators[name]
-        (report,) = self._assign([child], batch, pieces, write)
+    def accelerator_steps(self, name: str, batch: int, pieces: int, write: Write = "in_place", lanes: int = 0) -> Timed:
+        """So many local steps of one accelerator in one assignment; its copies are noted in `copies`.
+
+        Meanwhile `lanes` lanes do steps of the same batch, and go on a little longer.
+        """
+        child, serial = self.accelerators[name], self._force.serial()
+        orders = self._orders([child], batch, pieces, write, serial)
+        if lanes:
+            more = pieces + pieces // 2 + 1
+            orders = [*self._orders(self.lanes[:lanes], batch, more, "in_place", serial), *orders]
+        report = self._force.ask(orders, ReportKind.DONE)[-1]
+        self._forget(self.lanes[:lanes])
         records = self._records(child, report.serial)
         compute = _spans(records, "compute")
         wall_s = float(compute["end_s"][0] - compute["start_s"][0]) / report.steps
@@ -130,7 +138,7 @@ class StepRig:
 
     def _burst(self, cell: Cell, pieces: int) -> Timed:
         if cell.device in self.accelerators:
-            return self.accelerator_steps(cell.device, cell.batch, pieces, cell.write)
+            return self.accelerator_steps(cell.device, cell.batch, pieces, cell.write, cell.lanes - 1)
         return self.lane_steps(cell.lanes, cell.batch, pieces, cell.write)
 
     def lane_series(self, batch: int, count: int) -> list[float]:
@@ -153,7 +161,7 @@ class StepRig:
         """Seconds per row of a loss that these children compute at the same time, each of the same rows."""
         rows = min(self._rows, _LOSS_ROWS)
         order = Order(kind=OrderKind.EVALUATE, serial=self._force.serial(), source=1, stop=rows)
-        reports = self._force.share(order, children, ReportKind.LOSS)
+        reports = self._force.ask([(child, order) for child in children], ReportKind.LOSS)
         wall_s = []
         for child in children:
             spans = _spans(self._records(child, 0), "evaluate")
@@ -164,16 +172,22 @@ class StepRig:
         return _timed(float(np.mean(wall_s)), float(np.mean(spent_s))).best_s / rows
 
     def _assign(self, children: Sequence[ChildProcess], batch: int, pieces: int, write: Write) -> list[Report]:
+        """An assignment of so many steps for each of the children, who share its rows; their reports."""
+        return self._force.ask(self._orders(children, batch, pieces, write, self._force.serial()), ReportKind.DONE)
+
+    def _orders(
+        self, children: Sequence[ChildProcess], batch: int, pieces: int, write: Write, serial: int
+    ) -> list[tuple[ChildProcess, Order]]:
         rows = min(batch * pieces * len(children), self._rows)
         if self._position + rows > self._rows:
             self._position = 0
         start, self._position = self._position, self._position + rows
-        serial = self._force.serial()
         order = Order(
-            kind=OrderKind.ASSIGN, serial=serial, id=serial, go=1, start=start, stop=start + rows, batch=batch,
-            steps=pieces, rate=_RATE, write=WRITE_CODE[write], rows_slot=0, slot=-1 if write == "in_place" else 0,
+            kind=OrderKind.ASSIGN, serial=serial, id=serial, go=1, start=start, stop=start + rows, lanes=len(children),
+            batch=batch, steps=pieces, rate=_RATE, write=WRITE_CODE[write], rows_slot=0,
+            slot=-1 if write == "in_place" else 0,
         )  # fmt: skip
-        return self._force.share(order, children, ReportKind.DONE)
+        return [(child, order._replace(position=position)) for position, child in enumerate(children)]
 
     def _records(self, child: ChildProcess, serial: int) -> NDArray[Any]:
         """What a child has logged of an assignment (0: of anything); it is forgotten after that."""

@@ -178,14 +178,15 @@ class Workforce:
                 continue
             return loss_of(reports, at_s=at_s, end_s=at_s, epoch=epoch, update=update)
 
-    def share(self, order: Order, children: Sequence[ChildProcess], answer: ReportKind) -> list[Report]:
-        """Give an order to some children, each with its position among them, and wait for all their answers.
+    def ask(self, orders: Sequence[tuple[ChildProcess, Order]], answer: ReportKind) -> list[Report]:
+        """Give children their orders, all of one serial, and wait for all their answers, in the same order.
 
         Raises ChildLost when one of them is gone, Interrupted at an interrupt.
         """
-        for position, child in enumerate(children):
-            child.send(order._replace(lanes=len(children), position=position))
-        return self._collect(answer, order.serial, children, self._interrupted)
+        for child, order in orders:
+            child.send(order)
+        serial, children = orders[0][1].serial, [child for child, _ in orders]
+        return self._collect(answer, serial, children, self._interrupted)
 
     def finish(self) -> dict[int, float]:
         """Stop the children's clock: processor seconds since the start, by child; a dead one has none.

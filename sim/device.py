@@ -48,9 +48,11 @@ class DeviceCosts:
         known = self._steps.get((rows, gradient))
         if known is None:
             workload = self._world.plan.workload
-            self._world.note_range(self._accelerator.name, self._accelerator.calibration, rows)
+            world, device = self._world, self._accelerator
+            beside = world.lanes + world.stand_ins - 1 if device.stand_in else 0
+            world.note_range(device.name, device.calibration, rows, 1 + beside)
             write: Write = "gradient" if gradient else "in_place"
-            load = accelerator_step(workload, self._accelerator, batch=rows, write=write)
+            load = accelerator_step(workload, device, batch=rows, write=write, beside=beside)
             known = self._steps[rows, gradient] = self._served(load)
         return known
 

@@ -47,11 +47,12 @@ class SocketCosts:
         """The stream and the amount of one step of `rows` rows; `gradient`: it is handed in, not applied."""
         known = self._steps.get((rows, gradient))
         if known is None:
-            self._world.note_range(self._socket.name, self._socket.calibration, rows, self._lanes)
+            beside = self._world.stand_ins
+            self._world.note_range(self._socket.name, self._socket.calibration, rows, self._lanes + beside)
             write: Write = "gradient" if gradient else "in_place"
             load = lane_step(
                 self._workload, self._socket, batch=rows, write=write, tier=self._tier, lanes=self._lanes,
-                line_s=self._line_s,
+                line_s=self._line_s, beside=beside,
             )  # fmt: skip
             known = self._steps[rows, gradient] = self._served(load)
         return known

@@ -58,6 +58,11 @@ class World:
         self._streams: dict[tuple[Shared, float, float], Stream] = {}
         self.home: Socket = machine.sockets[0]
         self.host_copy = Stream(self.home.core_bandwidth_bytes_per_s)
+        members = plan.fleet().members
+        # Cores that compute at the same time, as measured step times know them: lanes, and stand-ins.
+        self.lanes = sum(member.lanes for member in members if member.kind == "cpu")
+        devices = [machine.accelerator(member.name) for member in members if member.kind == "accelerator"]
+        self.stand_ins = sum(device.stand_in for device in devices)
         self.flops_per_row = plan.workload.step_flops(1)
         self.row_bytes = plan.workload.row_bytes
         self.model_bytes = plan.workload.model_bytes

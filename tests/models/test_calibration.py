@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hetsgd.models.calibration import Calibration, CalibrationRecord
@@ -17,7 +18,7 @@ from hetsgd.models.policies import recipe
 from hetsgd.models.run import RunSettings, StopRule
 from hetsgd.models.step_fit import StepCosts, StepFit
 from hetsgd.models.step_table import Shape, StepCurve
-from hetsgd.models.trace import Trace
+from hetsgd.models.trace import SPAN_CODE, Trace
 from hetsgd.models.workload import Workload
 from hetsgd.sim import simulate
 from hetsgd.studies.machine_writer import machine_text
@@ -142,6 +143,25 @@ def run(host: Machine, policy: str, **keys: int) -> Trace:
         run=RunSettings(stop=StopRule(epochs=1)),
     )  # fmt: skip
     return simulate(plan, NoLearner())
+
+
+def test_a_stand_in_and_the_lanes_count_as_lanes_of_one_socket_while_both_are_used() -> None:
+    base = machine()
+    stand_in = replace(base.accelerators[0], name="gpu0", device="cpu")
+    host = replace(
+        base, cpu_lanes=3, accelerators=(stand_in,), sockets=base.sockets[:1], links=base.links[:1]
+    )  # fmt: skip
+
+    def step_s(policy: str, place: str, steps: int, **keys: int) -> float:
+        return run(host, policy, **keys).totals.busy_s[place, "compute"] / steps
+
+    alone, beside = table().seconds[1], 3.0 * table().seconds[1]
+    assert step_s("minibatch", "gpu0", 4096 // 16, accelerator_batch=16) == pytest.approx(alone)
+    both = run(host, "hogbatch", cpu_batch=16, accelerator_batch=16)
+    for place in ("cpu[0]", "gpu0"):
+        spans = both["spans"][both["spans"]["kind"] == SPAN_CODE["compute"]]
+        own = spans[spans["place_text"] == both.code(place)]
+        assert np.median(own["end_s"] - own["start_s"]) == pytest.approx(beside)
 
 
 def test_a_run_beyond_the_calibration_says_so_once_for_each_axis() -> None:
