@@ -15,10 +15,10 @@ BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192,
 HELD_OUT: Final = (3, 12, 48, 192, 768, 3072)
 GRADIENT: Final = (1, 16, 128, 1024)
 _THINNED: Final = (1, 8, 64, 512, 4096)
-_LONGEST_STEP_S: Final = 0.1
+_LONGEST_STEP_S: Final = 0.06
 _CORE_BATCHES: Final = 1024
 _STAND_IN_BATCHES: Final = 8192
-_CELL_S: Final = 0.02
+_CELL_S: Final = 0.025
 _NETWORK_S: Final = 0.5
 _SHORT_MINUTES: Final = 0.5
 
@@ -101,10 +101,9 @@ class Scope:
         for accelerator in distinct_accelerators(self.machine):
             rate = accelerator.flops_float32 if shape.precision == "float32" else accelerator.flops_float64
             most = _STAND_IN_BATCHES if accelerator.stand_in else BATCHES[-1]
-            for lanes in self.beside(accelerator):
-                yield from self._cells(
-                    shape, accelerator.name, lanes, BATCHES, rate, most if lanes == 1 else _CORE_BATCHES
-                )
+            yield from self._cells(shape, accelerator.name, 1, BATCHES, rate, most)
+            for lanes in self.beside(accelerator)[1:]:
+                yield from self._cells(shape, accelerator.name, lanes, _THINNED, rate, _CORE_BATCHES)
 
     def beside(self, accelerator: Accelerator) -> tuple[int, ...]:
         """Numbers of lanes that an accelerator is measured with, itself included: alone; a stand-in also with all."""
@@ -153,7 +152,7 @@ def scope_of(machine: Machine, minutes: float, shapes: Sequence[Shape] = ()) -> 
         minutes=minutes,
         shapes=tuple(dict.fromkeys((*usual, *shapes))),
         lane_counts=lane_counts(machine.logical_cpus),
-        sample_s=0.01 if short else 0.03,
+        sample_s=0.008 if short else 0.015,
         short=short,
     )
 

@@ -17,7 +17,7 @@ from hetsgd.real.launch import warm_start
 from hetsgd.real.step_rig import Timed, step_rig
 from hetsgd.real.workforce import Interrupted
 
-_SAMPLE_S: Final = 0.03
+_SAMPLE_S: Final = 0.015
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

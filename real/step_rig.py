@@ -41,8 +41,8 @@ _DISTURBED: Final = 1.03
 _LOSS_ROWS: Final = 4096
 _BURST_S: Final = 0.004
 _BEST: Final = 0.1
-_LEAST_PIECES: Final = 3
-_LONG_STEP_S: Final = 0.015
+_LEAST_PIECES: Final = 2
+_LONG_STEP_S: Final = 0.01
 _MOST_PIECES: Final = 200
 _MOST_BURSTS: Final = 20
 
@@ -120,7 +120,7 @@ class StepRig:
         and the best of them are what a step takes. On a lane a gradient is one step an assignment.
         """
         pieces = 1 if cell.write == "gradient" else _burst_steps(guess_s)
-        self._burst(cell, pieces)
+        self._burst(cell, max(pieces // 2, 1))
         self.copies.clear()
         bursts: list[Timed] = []
         until = time.perf_counter() + seconds

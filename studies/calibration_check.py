@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HELD_OUT_BAR: Final = 0.08
 UNSEEN_BAR: Final = 0.20
-_REPEATS: Final = 5
+_REPEATS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -199,7 +199,7 @@ def test_the_scope_grows_with_the_minutes_and_the_lanes() -> None:
 
 
 def test_repeats_that_were_held_up_do_not_count() -> None:
-    assert central([1.0, 1.02, 1.04, 5.0, 6.0]).value == 1.02
+    assert central([1.0, 1.02, 1.04, 5.0, 6.0]).value == pytest.approx(1.01, abs=0.005)
     assert central([1.0, 1.0, 1.0]).spread == 0.0
 
 

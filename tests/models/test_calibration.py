@@ -161,7 +161,8 @@ def test_a_stand_in_and_the_lanes_count_as_lanes_of_one_socket_while_both_are_us
     for place in ("cpu[0]", "gpu0"):
         spans = both["spans"][both["spans"]["kind"] == SPAN_CODE["compute"]]
         own = spans[spans["place_text"] == both.code(place)]
-        assert np.median(own["end_s"] - own["start_s"]) == pytest.approx(beside)
+        # Copies take a little of the memory that lanes draw on.
+        assert np.median(own["end_s"] - own["start_s"]) == pytest.approx(beside, rel=0.02)
 
 
 def test_a_run_beyond_the_calibration_says_so_once_for_each_axis() -> None:
