@@ -7,7 +7,7 @@ import importlib
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -37,19 +37,94 @@ def problems(
 
     `given` is what was validated: it has the value of a field as it was written.
     """
-    found, names = [], list(known)
-    for item in error.errors(include_url=False, include_context=False):
+    names = list(known)
+    rules: dict[str, list[str]] = {}
+    values: dict[str, Any] = {}
+    for item in error.errors(include_url=False):
         path = [str(part) for part in item["loc"]]
         field = prefix + path[0] if path else prefix.rstrip(".")
         if item["type"] == "extra_forbidden":
-            found.append(f"{field}: no such key, {nearest(path[-1], names)}")
+            rules.setdefault(field, []).append(f"no such key, {nearest(path[-1], names)}")
         elif item["type"] == "missing":
-            found.append(f"{field}: must be given")
+            rules.setdefault(field, []).append("must be given")
         else:
-            rule = item["msg"].removeprefix("Value error, ").removeprefix("Input ").replace("should be", "must be")
-            value = given.get(path[0], item["input"]) if path else item["input"]
-            found.append(f"{field}: {rule}, got {value!r}")
-    return f"{origin}: {'; '.join(dict.fromkeys(found))}"
+            rules.setdefault(field, []).append(rule_of(item))
+            values[field] = given.get(path[0], item["input"]) if path else item["input"]
+    found = [
+        f"{field}: {any_rule(own)}" + (f", got {shown_value(values[field])}" if field in values else "")
+        for field, own in rules.items()
+    ]
+    return f"{origin}: {'; '.join(found)}"
+
+
+_KINDS: Final[dict[str, str]] = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text",
+    "list": "a list",
+    "tuple": "a list",
+    "dict": "a table",
+    "model": "a table",
+    "dataclass": "a table",
+    "finite": "a finite number",
+}
+"""What a value must be, by the first word of pydantic's name of the fault (`int_parsing`, `float_type`)."""
+
+_BOUNDS: Final = (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<"))
+
+
+def rule_of(item: Mapping[str, Any]) -> str:
+    """The rule that a value breaks, in the words of all other messages; `item` is one of pydantic's errors.
+
+    >>> rule_of({"type": "greater_than_equal", "ctx": {"ge": 1}, "msg": "Input should be ..."})
+    'must be >= 1'
+    """
+    kind, context = str(item["type"]), item.get("ctx", {})
+    for name, sign in _BOUNDS:
+        if name in context:
+            return f"must be {sign} {context[name]:g}"
+    if kind == "int_parsing_size":
+        return "must be a whole number of at most 64 bits"
+    if kind in ("too_short", "too_long"):
+        least = kind == "too_short"
+        count = context["min_length"] if least else context["max_length"]
+        return f"must have at {'least' if least else 'most'} {count} {'entry' if count == 1 else 'entries'}"
+    if kind == "string_too_short":
+        return "must not be empty"
+    if kind == "literal_error":
+        return f"must be {context['expected']}"
+    words = _KINDS.get(kind.split("_")[0])
+    if words is not None and kind.split("_")[-1] in ("type", "parsing", "float", "number"):
+        return f"must be {words}"
+    return str(item["msg"]).removeprefix("Value error, ").removeprefix("Input ").replace("should be", "must be")
+
+
+def any_rule(rules: Iterable[str]) -> str:
+    """The rules of which one must hold: a value that may be of several kinds breaks one for each.
+
+    >>> any_rule(["must be a text", "must be a list"])
+    'must be a text or a list'
+    """
+    first, *others = dict.fromkeys(rules)
+    return " or ".join([first, *(rule.removeprefix("must be ") for rule in others)])
+
+
+def shown_value(value: object) -> str:
+    """A value for a message, cut where it is long; whole numbers of thousands of digits cannot be printed.
+
+    >>> shown_value(2**70), shown_value("x" * 100)[-5:]
+    ('a whole number of 71 bits', "x...'")
+    """
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a whole number of {value.bit_length()} bits"
+    if isinstance(value, str) and len(value) > 80:
+        return repr(value[:80] + "...")
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a huge number, or nesting without end, inside a list or table
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 200 else text[:200] + "..."
 
 
 def read_text(path: Path) -> str:
@@ -60,7 +135,7 @@ def read_text(path: Path) -> str:
     try:
         if path.exists() and not path.is_file():
             raise ValueError(f"{path}: must be a regular file, and is a folder, pipe or device")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -68,12 +143,32 @@ def read_text(path: Path) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file; ValueError as for `read_text`, and for text that is not TOML."""
-    text = read_text(path)
+    """The content of a TOML file; ValueError as for `read_text` and `parse_toml`."""
+    return parse_toml(read_text(path), str(path))
+
+
+def parse_toml(text: str, origin: str) -> dict[str, Any]:
+    """The content of TOML text; ValueError names `origin` where it is none, or holds a number beyond 64 bits."""
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path}: must be TOML: {error}") from error
+        table = tomllib.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"{origin}: must be TOML that is nested less deeply") from error
+    except ValueError as error:  # TOMLDecodeError, or int() that refuses thousands of digits
+        raise ValueError(f"{origin}: must be TOML: {error}") from error
+    _check_whole_numbers(table, origin, "")
+    return table
+
+
+def _check_whole_numbers(value: object, origin: str, field: str) -> None:
+    """TOML's whole numbers have 64 bits, and so have those of every file that is written."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_whole_numbers(item, origin, f"{field}.{key}" if field else key)
+    elif isinstance(value, list):
+        for item in value:
+            _check_whole_numbers(item, origin, field)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{origin}: {field}: must be a whole number of at most 64 bits, got {shown_value(value)}")
 
 
 def load_object(text: str) -> Any:
