@@ -270,15 +270,39 @@ def launch_s(workload: Workload, accelerator: Accelerator) -> float:
     return accelerator.kernels_per_layer * (len(workload.widths) - 1) * accelerator.launch_s
 
 
+def working_set_bytes(workload: Workload, batch: int) -> float:
+    """What a step on an accelerator touches: weights and gradient, rows, outputs of layers and their errors."""
+    outputs = sum(workload.widths[1:])
+    return 2.0 * workload.model_bytes + batch * (workload.row_bytes + 2.0 * outputs * workload.item_bytes)
+
+
+def accelerator_tier(workload: Workload, accelerator: Accelerator, batch: int) -> Tier:
+    """Where a step finds what it touches: `l2` where all of it fits and that cache's rate is known, else memory.
+
+    A stand-in is a core: its weights alone must fit its L2.
+    """
+    if accelerator.stand_in:
+        return "l2" if workload.model_bytes <= accelerator.l2_bytes else "dram"
+    fits = working_set_bytes(workload, batch) <= accelerator.l2_bytes
+    return "l2" if fits and accelerator.l2_bandwidth_bytes_per_s > 0.0 else "dram"
+
+
+def accelerator_rate(workload: Workload, accelerator: Accelerator, batch: int) -> float:
+    """Bytes/s at which the tier serves a step of an accelerator."""
+    if not accelerator.stand_in and accelerator_tier(workload, accelerator, batch) == "l2":
+        return accelerator.l2_bandwidth_bytes_per_s
+    return accelerator.memory_bandwidth_bytes_per_s
+
+
 def accelerator_step(
     workload: Workload, accelerator: Accelerator, *, batch: int, write: Write = "in_place", beside: int = 0
 ) -> Load:
     """One gradient step of an accelerator on its replica.
 
     launches + max(flops / (peak x efficiency x B / (B + half)), bytes / memory bandwidth), with bytes of weights
-    (update not fused) and activations. A stand-in computes as a core does: fused, and its weights come from shared
-    DRAM unless they fit its L2. On a calibrated accelerator: what was measured, of a stand-in with so many other cores
-    at work `beside` it.
+    (update not fused) and activations, which come from its L2 where all of them fit it and its rate is known. A
+    stand-in computes as a core does: fused, and its weights come from shared DRAM unless they fit its L2. On a
+    calibrated accelerator: what was measured, of a stand-in with so many other cores at work `beside` it.
     """
     if accelerator.calibration is not None and accelerator.calibration.covers(workload):
         return Load(alone_s=accelerator.calibration.step_s(workload, batch, lanes=1 + beside, write=write))
@@ -287,12 +311,12 @@ def accelerator_step(
     peak = accelerator_flops(accelerator, workload.precision)
     busy_s = flops_s(workload.step_flops(batch), peak, batch, accelerator.half_batch)
     traffic = float(passes * workload.model_bytes)
-    if accelerator.stand_in and workload.model_bytes <= accelerator.l2_bytes:
+    if accelerator.stand_in and accelerator_tier(workload, accelerator, batch) == "l2":
         return Load(alone_s=launch_s(workload, accelerator) + busy_s)
     shared = traffic if accelerator.stand_in else 0.0
     if not accelerator.stand_in:
         traffic += activation_bytes(workload, batch)
-    busy_s = roofline_s(busy_s, traffic, accelerator.memory_bandwidth_bytes_per_s)
+    busy_s = roofline_s(busy_s, traffic, accelerator_rate(workload, accelerator, batch))
     return Load(alone_s=launch_s(workload, accelerator) + busy_s, dram_bytes=shared)
 
 

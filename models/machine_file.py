@@ -15,8 +15,19 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from hetsgd.models.calibration import MEASURED_FIELDS
 from hetsgd.models.calibration_file import CalibrationError, read_calibration
-from hetsgd.models.edge import call_object, load_object, nearest, problems, read_toml, unknown_key
+from hetsgd.models.edge import (
+    call_object,
+    load_object,
+    nearest,
+    problems,
+    read_toml,
+    rule_of,
+    shown_value,
+    unknown_key,
+)
 from hetsgd.models.machine import Accelerator, Link, Machine, Noise, Placement, Socket
+from hetsgd.models.machine_bounds import BOUNDS, hardware_problem, unit_hint
+from hetsgd.models.machine_knobs import without_effect
 from hetsgd.models.machine_local import local_machine
 from hetsgd.models.machine_names import LOCAL, MACHINE_FOLDER, machine_names
 
@@ -24,7 +35,8 @@ _Value = TypeVar("_Value")
 _ENTRIES: Final[dict[str, type]] = {"socket": Socket, "accelerator": Accelerator, "link": Link}
 _PLAIN: Final = frozenset({"like", "device", "ends"})
 _TOP: Final = ("name", "description", "machine", "noise", "calibration", *_ENTRIES)
-_SETTINGS: Final = ("cpu_lanes", "message_s", "decision_s", "pinned", "weights_on")
+_SETTINGS: Final = ("cpu_lanes", "message_s", "decision_s", "pinned", "weights_on", "price_usd_per_hour")
+_WATTS: Final = ("idle_watts", "busy_watts")
 
 
 class MachineError(ValueError):
@@ -41,6 +53,7 @@ class _MachineTable:
     accelerators: int | None = None
     pinned: bool = True
     weights_on: Placement = "one_socket"
+    price_usd_per_hour: float | None = None
 
 
 def load_machine(
@@ -79,7 +92,7 @@ def _count(value: object) -> int | None:
     except ValidationError:
         count = -1
     if count < 0:
-        raise MachineError(f"--set: machine.accelerators: must be a whole number >= 0, got {value!r}")
+        raise MachineError(f"--set: machine.accelerators: must be a whole number >= 0, got {shown_value(value)}")
     return count
 
 
@@ -113,14 +126,16 @@ class _Origins:
         if key in _PLAIN:
             return value
         if not isinstance(value, dict) or "value" not in value or len(value) != 2:
-            raise MachineError(f'{path}: {field}: must be {{ value = ..., source = "..." }}, got {value!r}')
-        if value.get("source"):
-            self.sources.append((field, str(value["source"])))
-        elif value.get("assumed"):
-            self.sources.append((field, f"assumed: {value['assumed']}"))
+            raise MachineError(f'{path}: {field}: must be {{ value = ..., source = "..." }}, got {shown_value(value)}')
+        word = next((word for word in ("source", "assumed") if word in value), "")
+        text = value.get(word)
+        if not isinstance(text, str) or not text.strip():
+            raise MachineError(
+                f"{path}: {field}: must name its `source`, or say why it is `assumed`, got {shown_value(value)}"
+            )
+        self.sources.append((field, text if word == "source" else f"assumed: {text}"))
+        if word == "assumed":
             self.assumed.append(field)
-        else:
-            raise MachineError(f"{path}: {field}: must name its `source`, or say why it is `assumed`, got {value!r}")
         return value["value"]
 
 
@@ -138,8 +153,8 @@ def _read_machine(path: Path, used: int | None) -> Machine:
     entries = {kind: _entries(content, kind, origins, path) for kind in _ENTRIES}
     try:
         machine = Machine(
-            name=str(content.get("name", path.stem)),
-            description=str(content.get("description", "")),
+            name=_text(content, "name", path.stem, path),
+            description=_text(content, "description", "", path),
             sockets=tuple(entries["socket"]),
             accelerators=tuple(entries["accelerator"]),
             links=tuple(entries["link"]),
@@ -155,12 +170,19 @@ def _read_machine(path: Path, used: int | None) -> Machine:
     return _using(machine, table.accelerators if used is None else used, str(path))
 
 
+def _text(content: Mapping[str, Any], key: str, default: str, path: Path) -> str:
+    value = content.get(key, default)
+    if not isinstance(value, str):
+        raise MachineError(f"{path}: {key}: must be text, got {shown_value(value)}")
+    return value
+
+
 def _section(content: Mapping[str, Any], key: str, path: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
     value = content.get(key, default)
     if value is None:
         raise MachineError(f"{path}: {key}: must be given")
     if not isinstance(value, dict):
-        raise MachineError(f"{path}: {key}: must be a table, got {value!r}")
+        raise MachineError(f"{path}: {key}: must be a table, got {shown_value(value)}")
     return value
 
 
@@ -171,8 +193,11 @@ def _entries(content: Mapping[str, Any], kind: str, origins: _Origins, path: Pat
         owner = f"{kind}.{name}"
         values = origins.figures(_section(tables, name, path), owner, path)
         like = values.pop("like", None)
-        if like is not None and like not in read:
-            raise MachineError(f"{path}: {owner}.like: must name an earlier {kind}, got {like!r}")
+        if like is not None and not (isinstance(like, str) and like in read):
+            known = ", ".join(read) or "none"
+            raise MachineError(
+                f"{path}: {owner}.like: must name an earlier {kind} (there: {known}), got {shown_value(like)}"
+            )
         read[name] = values if like is None else {**read[like], **values}
     return [_parse(_ENTRIES[kind], {"name": name, **values}, f"{kind}.{name}", path) for name, values in read.items()]
 
@@ -205,6 +230,14 @@ def _parse(kind: type[_Value], values: Mapping[str, Any], owner: str, path: Path
     for key in values:
         if key not in known:
             raise MachineError(unknown_key(str(path), f"{owner}.", key, known))
+    for key, value in values.items():
+        problem = _not_a_figure(key, value) or hardware_problem(key, value)
+        if problem:
+            raise MachineError(f"{path}: {owner}.{key}: {problem}")
+    given = [key for key in _WATTS if key in values]
+    if len(given) == 1:
+        other = next(key for key in _WATTS if key not in given)
+        raise MachineError(f"{path}: {owner}.{given[0]}: must be given together with {other}: energy needs both")
     try:
         return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as error:
@@ -212,12 +245,22 @@ def _parse(kind: type[_Value], values: Mapping[str, Any], owner: str, path: Path
         raise MachineError(message) from error
 
 
+def _not_a_figure(key: str, value: Any) -> str | None:
+    """What is wrong with a value that stands where a number with a unit is wanted; None where nothing is."""
+    if key not in BOUNDS or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return None
+    return f"must be a number, got {shown_value(value)}; {unit_hint(key)}"
+
+
 def _using(machine: Machine, used: int | None, origin: str) -> Machine:
     """The machine with its first `used` accelerators and the links that still join something."""
     if used is None:
         return machine
-    if used > len(machine.accelerators):
-        raise MachineError(f"{origin}: machine.accelerators: must be <= {len(machine.accelerators)}, got {used}")
+    if not 0 <= used <= len(machine.accelerators):
+        raise MachineError(
+            f"{origin}: machine.accelerators: must be 0 to {len(machine.accelerators)}, as many as there are, got "
+            f"{shown_value(used)}"
+        )
     gone = {accelerator.name for accelerator in machine.accelerators[used:]}
     links = tuple(link for link in machine.links if not gone & set(link.ends))
     return replace(machine, accelerators=machine.accelerators[:used], links=links)
@@ -235,6 +278,11 @@ def _override(machine: Machine, overrides: Mapping[str, Any]) -> Machine:
             raise
         except ValueError as error:
             raise MachineError(f"--set: machine.{key}: {error}") from error
+    for key in overrides:
+        owner, _, figure = key.rpartition(".")
+        why = without_effect(machine, owner, figure)
+        if why:
+            raise MachineError(f"--set: machine.{key}: changes nothing on machine {machine.name}: {why}")
     return machine
 
 
@@ -285,10 +333,15 @@ def _entry_keys(machine: Machine) -> Iterable[str]:
 def _typed(owner: type, field: str, value: Any, key: str) -> Any:
     hints = get_type_hints(owner)
     try:
-        return TypeAdapter(hints[field], config=ConfigDict(strict=False)).validate_python(value)
+        found = TypeAdapter(hints[field], config=ConfigDict(strict=False)).validate_python(value)
     except ValidationError as error:
-        rule = error.errors()[0]["msg"].removeprefix("Input ").replace("should be", "must be")
-        raise MachineError(f"--set: machine.{key}: {rule}, got {value!r}") from error
+        rule = rule_of(error.errors()[0])
+        hint = f"; {unit_hint(field)}" if field in BOUNDS else ""
+        raise MachineError(f"--set: machine.{key}: {rule}, got {shown_value(value)}{hint}") from error
+    problem = hardware_problem(field, found)
+    if problem:
+        raise MachineError(f"--set: machine.{key}: {problem}")
+    return found
 
 
 def _from_module(text: str) -> Machine:

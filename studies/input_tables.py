@@ -99,7 +99,9 @@ def machine_table(name: str, machine: Mapping[str, Any]) -> Table:
 
 def _machine_rows(machine: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     sources = dict(machine["sources"])
-    for key in ("cpu_lanes", "message_s", "decision_s", "pinned", "weights_on"):
+    for key in ("cpu_lanes", "message_s", "decision_s", "pinned", "weights_on", "price_usd_per_hour"):
+        if machine.get(key) is None:
+            continue
         yield f"machine.{key}", _plain(machine[key]), _source(sources, "machine", key)
     for key, value in machine["noise"].items():
         yield f"noise.{key}", _plain(value), _source(sources, "noise", key)
@@ -107,7 +109,7 @@ def _machine_rows(machine: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         for entry in machine[group]:
             owner = f"{group.removesuffix('s')}.{entry['name']}"
             for key, value in entry.items():
-                if key != "name":
+                if key != "name" and value is not None:
                     yield f"{owner}.{key}", _plain(value), _source(sources, owner, key)
 
 

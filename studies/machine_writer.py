@@ -12,7 +12,7 @@ from hetsgd.models.calibration_file import calibration_text
 from hetsgd.models.machine import Machine
 
 _PLAIN = frozenset({"device", "ends"})
-_TOP = ("cpu_lanes", "message_s", "decision_s", "pinned", "weights_on")
+_TOP = ("cpu_lanes", "message_s", "decision_s", "pinned", "weights_on", "price_usd_per_hour")
 
 
 def machine_text(machine: Machine, *, origin: str, raw: Sequence[RawSamples] = ()) -> str:
@@ -33,7 +33,8 @@ def _lines(machine: Machine, origin: str) -> Iterator[str]:
     yield f"description = {_toml(machine.description)}"
     yield "\n[machine]"
     for key in _TOP:
-        yield _figure("machine", key, getattr(machine, key), sources)
+        if getattr(machine, key) is not None:
+            yield _figure("machine", key, getattr(machine, key), sources)
     yield "\n[noise]"
     for field in fields(machine.noise):
         yield _figure("noise", field.name, getattr(machine.noise, field.name), sources)
@@ -42,7 +43,7 @@ def _lines(machine: Machine, origin: str) -> Iterator[str]:
         for entry in entries:
             yield f"\n[{group}.{_toml(entry.name)}]"
             for field in fields(entry):
-                if field.name not in ("name", "calibration"):
+                if field.name not in ("name", "calibration") and getattr(entry, field.name) is not None:
                     yield _figure(f"{group}.{entry.name}", field.name, getattr(entry, field.name), sources)
 
 

@@ -16,6 +16,12 @@ def print_summary(record: Mapping[str, Any]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"{name:<{width}}  {value}")
+    if "explain" in record:
+        from hetsgd.studies.explain import explain_lines
+
+        print("")
+        for line in explain_lines(record["explain"]):
+            print(line)
 
 
 def summary_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
