@@ -30,9 +30,22 @@ _LONGEST_NAME: Final = 100
 def _check_name(kind: str, name: str) -> None:
     if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or name != name.strip() or "/" in name:
         raise ValueError(
-            f"machine: the name of a {kind} must have 1 to {_LONGEST_NAME} printable characters without / and without "
+            f"machine: the name of its {kind} must have 1 to {_LONGEST_NAME} printable characters without / and without "
             f"spaces at its ends, got {shown_value(name)}"
         )
+
+
+def _check_names(machine: Machine) -> None:
+    _check_name("machine", machine.name)
+    entries: tuple[Socket | Accelerator | Link, ...] = (*machine.sockets, *machine.accelerators, *machine.links)
+    for entry in entries:
+        _check_name(type(entry).__name__.lower(), entry.name)
+    for accelerator in machine.accelerators:
+        if accelerator.name in _TAKEN:
+            raise ValueError(
+                f"machine {machine.name}: an accelerator must not be called {accelerator.name!r}, which names something "
+                "else; give it another name"
+            )
 
 
 def _check_watts(owner: str, idle: float | None, busy: float | None) -> None:
@@ -74,7 +87,6 @@ class Socket:
     calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
-        _check_name("socket", self.name)
         check_values(f"socket {self.name}", self)
         _check_watts(f"socket {self.name}", self.idle_watts, self.busy_watts)
 
@@ -113,9 +125,6 @@ class Accelerator:
     calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
-        _check_name("accelerator", self.name)
-        if self.name in _TAKEN:
-            raise ValueError(f"machine: an accelerator must not be called {self.name!r}, which names something else")
         if not self.device.strip():
             raise ValueError(
                 f"machine: accelerator {self.name}.device must name a torch device, such as cuda:0, got ''"
@@ -144,7 +153,6 @@ class Link:
     pageable_bytes_per_s: float
 
     def __post_init__(self) -> None:
-        _check_name("link", self.name)
         if self.ends[0] == self.ends[1]:
             raise ValueError(f"machine: link {self.name}.ends must be two different places, got {list(self.ends)}")
         check_values(f"link {self.name}", self)
@@ -194,7 +202,7 @@ class Machine:
     calibrated: CalibrationRecord | None = None
 
     def __post_init__(self) -> None:
-        _check_name("machine", self.name)
+        _check_names(self)
         if not self.sockets:
             raise ValueError(f"machine {self.name}: there must be at least one socket, got none")
         check_joints(self)

@@ -46,8 +46,6 @@ def test_a_route_takes_the_links_on_the_way(server: Machine) -> None:
         ("sockets", {"core_flops_float32": 1e-300}, r"core_flops_float32 must be 1e-06 to 1e\+30 FLOP/s, got 1e-300"),
         ("sockets", {"cores": 10**400}, r"cores must be 1 to 65536 cores, got a whole number of 1329 bits"),
         ("sockets", {"idle_watts": 90.0, "busy_watts": 80.0}, r"busy_watts must be >= idle_watts \(90\), got 80"),
-        ("sockets", {"name": "a/b"}, "the name of a socket must have 1 to 100 printable"),
-        ("accelerators", {"name": "cpu"}, "must not be called 'cpu'"),
         ("accelerators", {"device": " "}, "device must name a torch device"),
         ("links", {"ends": ("cpu0", "cpu0")}, r"pcie0\.ends must be two different places"),
         ("links", {"latency_s": float("inf")}, r"pcie0\.latency_s must be 0 to 1e\+06 s, got inf"),
@@ -93,7 +91,7 @@ def test_links_join_two_places_once(server: Machine, change: dict[str, Any], mes
         ({"cpu_lanes": 10**400}, "got a whole number of 1329 bits"),
         ({"noise": {"cpu_sigma": 1e6}}, r"noise\.cpu_sigma must be 0 to 3 of the logarithm"),
         ({"price_usd_per_hour": -1.0}, "price_usd_per_hour must be 0 to"),
-        ({"name": "two\nlines"}, "the name of a machine must have"),
+        ({"name": "two\nlines"}, "the name of its machine must have"),
         ({"weights_on": "moon"}, "weights_on must be one_socket or interleaved"),
     ],
 )
@@ -101,3 +99,13 @@ def test_settings_out_of_range_are_refused(server: Machine, change: dict[str, An
     with pytest.raises(ValueError, match=message):
         values: dict[str, Any] = {k: Noise(**v) if isinstance(v, dict) else v for k, v in change.items()}
         replace(server, **values)
+
+
+def test_odd_names_are_refused(server: Machine) -> None:
+    for name in ("", "a/b", " a", "two\nlines", "x" * 101):
+        with pytest.raises(ValueError, match="name of its socket must have 1 to 100 printable"):
+            replace(server, sockets=(replace(server.sockets[0], name=name), server.sockets[1]))
+    with pytest.raises(ValueError, match="must not be called 'cpu'"):
+        replace(server, accelerators=(replace(server.accelerators[0], name="cpu"), *server.accelerators[1:]))
+    with pytest.raises(ValueError, match="none that of another's memory"):
+        replace(server, accelerators=(replace(server.accelerators[0], name="cpu0:dram"), *server.accelerators[1:]))
