@@ -30,8 +30,8 @@ _LONGEST_NAME: Final = 100
 def _check_name(kind: str, name: str) -> None:
     if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or name != name.strip() or "/" in name:
         raise ValueError(
-            f"machine: the name of its {kind} must have 1 to {_LONGEST_NAME} printable characters without / and without "
-            f"spaces at its ends, got {shown_value(name)}"
+            f"machine: {kind} names must have 1 to {_LONGEST_NAME} printable characters, no / and no space at an end, "
+            f"got {shown_value(name)}"
         )
 
 
@@ -43,8 +43,8 @@ def _check_names(machine: Machine) -> None:
     for accelerator in machine.accelerators:
         if accelerator.name in _TAKEN:
             raise ValueError(
-                f"machine {machine.name}: an accelerator must not be called {accelerator.name!r}, which names something "
-                "else; give it another name"
+                f"machine {machine.name}: an accelerator must not be called {accelerator.name!r}, which names another "
+                "part of a run"
             )
 
 

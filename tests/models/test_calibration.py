@@ -185,7 +185,7 @@ def test_a_calibrated_machine_survives_its_file(tmp_path: Path) -> None:
     assert read.sockets[1].calibration is None
     assert read.calibrated == host.calibrated
     assert dict(read.sources)["machine.message_s"]
-    assert replace(read, sources=(), assumed=(), name="") == replace(host, sources=(), assumed=(), name="")
+    assert replace(read, sources=(), assumed=(), name="m") == replace(host, sources=(), assumed=(), name="m")
 
 
 def test_what_is_set_goes_before_what_was_measured(tmp_path: Path) -> None:

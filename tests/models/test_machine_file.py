@@ -96,7 +96,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
         ("value = 1_000_000_000", "value = 1", r"dram_bytes: must be 1e\+06 to 1e\+18 bytes, got 1; 16 GB is 16_000"),
         ("value = 4,", f"value = 1{'0' * 400},", r"socket\.cpu0\.cores.*whole number of 1329 bits"),
         ("value = 4,", "value = 100000,", r"cores: must be 1 to 65536 cores, got 100000"),
-        ('name = "mine"', 'name = ""', r"mine\.toml: machine: the name of its machine must have 1 to 100"),
+        ('name = "mine"', 'name = ""', r"mine\.toml: machine: machine names must have 1 to 100"),
         ('name = "mine"', "name = 5", r"mine\.toml: name: must be text, got 5"),
         ("[socket.cpu0]", NOISE + "[socket.cpu0]", r"noise\.cpu_sigma: must be 0 to 3"),
         ("[socket.cpu0]", "[socket.cpu0]\nlike = [1]", r"cpu0\.like: must name an earlier socket \(there: none\)"),
