@@ -7,35 +7,27 @@ coordinator with the same recipe must answer the same, Waits included.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, cast
+from typing import cast
 
 from hetsgd.models.coordinator import Answer, Coordinator, Status
 from hetsgd.models.policy import (
     EVENTS,
-    READS,
-    RULES,
-    WRITES,
-    Assign,
     Evaluate,
     Fault,
     Fleet,
-    Loss,
     Merge,
     PolicyError,
     Recipe,
-    Result,
     Seat,
     Stop,
     Wait,
-    Work,
 )
+from hetsgd.models.recorded import Recorded, Row
 from hetsgd.models.run import RunSettings
 from hetsgd.models.trace import ANSWERS, CALLS, Trace
 
-Row = tuple[Any, ...]
 Unlike = tuple[str, str] | None
 
 
@@ -66,28 +58,16 @@ class _Replay:
     """A recorded trace, decoded, beside the coordinator that repeats it."""
 
     def __init__(self, trace: Trace, recipe: Recipe, fleet: Fleet, run: RunSettings) -> None:
+        self._recorded = Recorded(trace)
         self._texts = trace.texts
         self._calls: list[Row] = trace["calls"].tolist()
-        self._assigned: dict[int, Row] = {row[0]: row for row in trace["assignments"].tolist()}
-        self._results: dict[int, Row] = {row[0]: row for row in trace["results"].tolist()}
-        self._stats: dict[int, dict[str, float]] = defaultdict(dict)
-        for id_, name, value in trace["stats"].tolist():
-            self._stats[id_][self._texts[name]] = value
-        self._losses: dict[int, Row] = {row[0]: row for row in trace["evaluations"].tolist()}
-        self._merges: dict[int, Row] = {row[0]: row for row in trace["merges"].tolist()}
-        self._inputs: dict[int, list[tuple[int, float]]] = defaultdict(list)
-        for merge, id_, weight, _ in trace["merge_inputs"].tolist():
-            self._inputs[merge].append((id_, weight))
-        self._merges_of: dict[int, list[int]] = defaultdict(list)
-        for id_, row in sorted(self._merges.items()):
-            self._merges_of[row[1]].append(id_)
         self._snapshots: list[int] = []
         self._coordinator = Coordinator(recipe=recipe, fleet=fleet, run=run, trace=Trace(level="none"))
 
     def compare(self) -> Difference | None:
         """Feed all calls; stop at the first answer that differs."""
-        if -1 in self._losses:
-            self._coordinator.begin(self._loss(-1))
+        if -1 in self._recorded.losses:
+            self._coordinator.begin(self._recorded.loss(-1))
         for number, row in enumerate(self._calls):
             try:
                 unlike = self._step(number, CALLS[row[0]], row)
@@ -100,7 +80,7 @@ class _Replay:
         return None
 
     def _step(self, number: int, name: str, row: Row) -> Unlike:
-        coordinator, now_s, id_ = self._coordinator, row[1], row[4]
+        coordinator, recorded, now_s, id_ = self._coordinator, self._recorded, row[1], row[4]
         if name == "request":
             return _unlike(self._answer(row), _plain(coordinator.request(self._seat(row), now_s)))
         if name == "snapshot":
@@ -108,12 +88,12 @@ class _Replay:
             return _unlike(id_, self._snapshots.pop(0) if self._snapshots else None)
         merges: Sequence[Merge] = ()
         if name == "finished":
-            merges = coordinator.finished(self._result(id_), now_s)
+            merges = coordinator.finished(recorded.result(id_), now_s)
         elif name == "merged":
             merge = coordinator.merging[id_]
-            merges = coordinator.merged(merge, version=row[6], start_s=self._merges[id_][4], now_s=now_s)
+            merges = coordinator.merged(merge, version=row[6], start_s=recorded.merge_rows[id_][4], now_s=now_s)
         elif name == "evaluated":
-            loss = self._loss(id_)
+            loss = recorded.loss(id_)
             merges = coordinator.evaluated(Evaluate(id=id_, epoch=loss.epoch, update=loss.update), loss, now_s)
         elif name == "failed":
             kind, half = self._texts[row[7]], bool(row[6])
@@ -124,8 +104,8 @@ class _Replay:
             coordinator.stop(reason, now_s, cast(Status, status))
         else:
             coordinator.tick(now_s)
-        recorded = [self._merge(key) for key in self._merges_of.get(number, ())]
-        return _unlike(recorded, [_normal(merge) for merge in merges])
+        decided = [recorded.merge(key) for key in recorded.merges_of.get(number, ())]
+        return _unlike(decided, [_normal(merge) for merge in merges])
 
     # -- from rows to values --------------------------------------------------------------------------------------
 
@@ -135,52 +115,13 @@ class _Replay:
     def _answer(self, row: Row) -> Answer | int:
         answer, detail = ANSWERS[row[5]], self._texts[row[7]]
         if answer == "assign":
-            return self._assign(row[6])
+            return self._recorded.assign(row[6])
         if answer == "evaluate":
             return int(row[6])
         if answer == "stop":
             return Stop(reason=detail)
         events = tuple(event for code, event in enumerate(EVENTS) if row[9] >> code & 1)
         return Wait(reason=detail, until_s=None if math.isnan(row[8]) else row[8], on=events)
-
-    def _assign(self, id_: int) -> Assign:
-        row = self._assigned[id_]
-        work = Work(
-            batch=row[9], steps=row[10], rate=row[11], read=READS[row[12]], write=WRITES[row[13]],
-            reason=self._texts[row[14]],
-        )  # fmt: skip
-        seat = Seat(self._texts[row[3]], row[4])
-        return Assign(id=id_, seat=seat, epoch=row[5], start=row[6], stop=row[7], lanes=row[8], work=work)
-
-    def _result(self, id_: int) -> Result:
-        row, assign = self._results[id_], self._assign(id_)
-        return Result(
-            id=id_, seat=assign.seat, rows=row[5], updates=row[6], steps=row[7], read=row[3], wrote=row[4],
-            start_s=row[1], end_s=row[2], work=assign.work, stats=self._stats.get(id_, {}),
-        )  # fmt: skip
-
-    def _merge(self, id_: int) -> Merge:
-        row = self._merges[id_]
-        workers = self._texts[row[11]]
-        return Merge(
-            inputs=tuple(key for key, _ in self._inputs[id_]),
-            rule=RULES[row[2]],
-            weights=tuple(weight for _, weight in self._inputs[id_]),
-            rate=row[7],
-            momentum=row[8],
-            compensate=row[9],
-            at_read=bool(row[10]),
-            write_back=tuple(workers.split(",")) if workers else (),
-            reason=self._texts[row[12]],
-            id=id_,
-        )
-
-    def _loss(self, id_: int) -> Loss:
-        row = self._losses[id_]
-        return Loss(
-            epoch=row[1], update=row[2], at_s=row[3], end_s=row[4], train=row[5], test=row[6], train_score=row[7],
-            test_score=row[8], computed=not math.isnan(row[5]),
-        )  # fmt: skip
 
 
 def _normal(merge: Merge) -> Merge:

@@ -74,8 +74,8 @@ def check_data(workload: Workload, dataset: Dataset) -> None:
             )
 
 
-def parts_of(dataset: Dataset, workload: Workload) -> Parts:
-    """Both parts; memory is shared with the data set where its type already fits.
+def parts_of(dataset: Dataset, workload: Workload, *, dense: bool = False) -> Parts:
+    """Both parts; memory is shared with the data set where its type already fits. `dense`: batches keep their zeros.
 
     Raises ValueError when the two do not belong together.
     """
@@ -85,7 +85,7 @@ def parts_of(dataset: Dataset, workload: Workload) -> Parts:
     with warnings.catch_warnings():
         # Data sets may be mapped read-only; nothing here writes to them.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return _parts(arrays, workload, multiply=workload.multiplies_sparse)
+        return _parts(arrays, workload, multiply=workload.multiplies_sparse and not dense)
 
 
 def share_data(workload: Workload, dataset: Dataset) -> SharedMemory:

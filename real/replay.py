@@ -77,21 +77,25 @@ class ReplayLearner:
     name = "replay"
 
     def __init__(self, plan: Plan, dataset: Dataset, *, threads: int = 1) -> None:
-        workload, run = plan.workload, plan.run
         self._threads = TorchThreads(threads)
-        self._decay = run.weight_decay
-        self._data = parts_of(dataset, workload)
-        self._network = Network(workload, max_batch=max(workload.rows, 1), grow=True)
-        rows = EpochRows(workload.rows, seed=run.seed, order=run.order)
-        self._pieces = GradientPieces(self._network, self._data.train, rows)
-        self._initial_P = torch.from_numpy(initial_parameters(workload, run.seed))
+        self._decay = plan.run.weight_decay
+        self._pieces, self._initial_P, self._merging = self._prepare(plan, dataset)
         self._global = self._new()
         self._global.flat_P.copy_(self._initial_P)
         self._own: dict[str, DeferredModel] = {}
         self._jobs: dict[int, _Job] = {}
-        self._merging = MergeState(weight_decay=run.weight_decay)
         self._snapshot: tuple[int, DeferredModel] | None = None
         self._last_loss: tuple[int, LossSum, LossSum] | None = None
+
+    def _prepare(self, plan: Plan, dataset: Dataset) -> tuple[GradientPieces, Tensor, MergeState]:
+        """What computes, the initial model, and what merges: the parts that an ensemble has in another form."""
+        workload, run = plan.workload, plan.run
+        self._data = parts_of(dataset, workload)
+        self._network = Network(workload, max_batch=max(workload.rows, 1), grow=True)
+        rows = EpochRows(workload.rows, seed=run.seed, order=run.order)
+        initial_P = torch.from_numpy(initial_parameters(workload, run.seed))
+        pieces = GradientPieces(self._network, self._data.train, rows)
+        return pieces, initial_P, MergeState(weight_decay=run.weight_decay)
 
     @property
     def parameters(self) -> NDArray[Any]:
