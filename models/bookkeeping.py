@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from hetsgd.models.policy import (
     EVENTS,
@@ -32,6 +33,8 @@ _FATE = {name: code for code, name in enumerate(FATES)}
 _CALL = {name: code for code, name in enumerate(CALLS)}
 _EVENT = {name: 1 << code for code, name in enumerate(EVENTS)}
 _NONE, _ASSIGN, _EVALUATE, _WAIT, _STOP, _MERGE = range(len(ANSWERS))
+_REQUEST, _FINISHED = _CALL["request"], _CALL["finished"]
+_TRIM_EVERY: Final = 1024
 
 
 def event_mask(events: Iterable[Event]) -> int:
@@ -44,19 +47,26 @@ def event_mask(events: Iterable[Event]) -> int:
 
 
 class Books:
-    """Writes one run's decisions into its trace; every row that was given out ends with exactly one fate."""
+    """Writes one run's decisions into its trace; every row that was given out ends with exactly one fate.
+
+    What is written for every assignment goes straight into the buffers of the tables.
+    """
 
     def __init__(self, trace: Trace, fleet: Fleet) -> None:
         self._trace = trace
         self._full = trace.level == "full"
+        self._some = trace.level != "none"
         self._calls = 0
         self._rows: dict[int, int] = {}
         self._decided: dict[int, tuple[int, float, Sequence[Result]]] = {}
         self._kinds = {member.name: member.kind for member in fleet.members}
-        self._add_call = trace.tables["calls"].add
-        self._add_fate = trace.tables["fates"].add
-        self._add_result = trace.tables["results"].add
-        self._add_assignment = trace.tables["assignments"].add
+        self._tables = [trace.tables[name] for name in ("assignments", "results", "fates", "calls")]
+        (
+            (self._add_assignment, self._assignment_row),
+            (self._add_result, self._result_row),
+            (self._add_fate, self._fate_row),
+            (self._add_call, self._call_row),
+        ) = ((table.buffer.append, table.packed) for table in self._tables)
         self._blank = trace.code("")
         self._worker = {member.name: trace.code(member.name) for member in fleet.members}
         trace.workers.update(self._kinds)
@@ -66,18 +76,24 @@ class Books:
         answer_id: int = -1, until_s: float = math.nan, events: int = 0,
     ) -> None:  # fmt: skip
         """Record one call of the coordinator with its answer."""
-        self._calls += 1
+        self._count()
         if self._full:
             worker, lane = (self._worker[seat.worker], seat.lane) if seat is not None else (self._blank, -1)
             detail_text = self._trace.code(detail) if detail else self._blank
-            row = (_CALL[call], now_s, worker, lane, id_, answer, answer_id, detail_text, until_s, events)
-            self._add_call(row)
+            self._add_call(
+                self._call_row(_CALL[call], now_s, worker, lane, id_, answer, answer_id, detail_text, until_s, events)
+            )
 
-    def request(self, seat: Seat, now_s: float, answer: Assign | Evaluate | Wait | Stop) -> None:
-        """Record a request with what was answered."""
-        if isinstance(answer, Assign):
-            self.call("request", now_s, seat, -1, "", _ASSIGN, answer.id)
-        elif isinstance(answer, Wait):
+    def _count(self) -> None:
+        """Count a call, and keep the buffers short."""
+        self._calls += 1
+        if not self._calls % _TRIM_EVERY:
+            for table in self._tables:
+                table.trim()
+
+    def request(self, seat: Seat, now_s: float, answer: Evaluate | Wait | Stop) -> None:
+        """Record a request that was not answered with an assignment; that is what `assigned` does."""
+        if isinstance(answer, Wait):
             until_s = math.nan if answer.until_s is None else answer.until_s
             self.call("request", now_s, seat, -1, answer.reason, _WAIT, -1, until_s, event_mask(answer.on))
         elif isinstance(answer, Evaluate):
@@ -86,40 +102,53 @@ class Books:
             self.call("request", now_s, seat, -1, answer.reason, _STOP)
 
     def assigned(self, assign: Assign, now_s: float) -> None:
-        """Record what was given out, and why."""
-        trace, work, seat = self._trace, assign.work, assign.seat
-        self._rows[assign.id] = assign.rows
-        trace.totals.batch[seat.worker] = work.batch
-        if trace.level == "none":
-            return
-        row = (
-            assign.id, self._calls, now_s, self._worker[seat.worker], seat.lane, assign.epoch, assign.start,
-            assign.stop, assign.lanes, work.batch, work.steps, work.rate, _READ[work.read], _WRITE[work.write],
-            trace.code(work.reason),
-        )  # fmt: skip
-        self._add_assignment(row)
+        """Record a request with what was given out, and why."""
+        trace, work, id_, start, stop = self._trace, assign.work, assign.id, assign.start, assign.stop
+        name, lane = assign.seat
+        self._rows[id_] = stop - start
+        trace.totals.batch[name] = work.batch
+        if self._some:
+            worker = self._worker[name]
+            row = self._assignment_row(
+                id_, self._calls, now_s, worker, lane, assign.epoch, start, stop, assign.lanes, work.batch, work.steps,
+                work.rate, _READ[work.read], _WRITE[work.write], trace.code(work.reason),
+            )  # fmt: skip
+            self._add_assignment(row)
+            if self._full:
+                blank = self._blank
+                self._add_call(self._call_row(_REQUEST, now_s, worker, lane, -1, _ASSIGN, id_, blank, math.nan, 0))
+        self._count()
 
     def finished(self, assign: Assign, result: Result, now_s: float) -> None:
         """Record a result; in-place work is in the model by now, the rest has its fate to come."""
-        trace = self._trace
-        trace.totals.steps[self._kinds[assign.seat.worker]] += result.steps
-        self.call("finished", now_s, assign.seat, assign.id)
-        row = (
-            result.id, result.start_s, result.end_s, result.read, result.wrote, result.rows, result.updates,
-            result.steps,
-        )  # fmt: skip
-        self._add_result(row)
-        for name, value in result.stats.items():
-            trace.tables["stats"].add((result.id, trace.code(name), value))
+        trace, id_, steps = self._trace, result.id, result.steps
+        name, lane = assign.seat
+        trace.totals.steps[self._kinds[name]] += steps
+        if self._full:
+            blank = self._blank
+            self._add_call(
+                self._call_row(_FINISHED, now_s, self._worker[name], lane, id_, _NONE, -1, blank, math.nan, 0)
+            )
+        self._count()
+        if self._some:
+            self._add_result(
+                self._result_row(
+                    id_, result.start_s, result.end_s, result.read, result.wrote, result.rows, result.updates, steps
+                )
+            )
+        if result.stats:
+            for statistic, value in result.stats.items():
+                trace.tables["stats"].add((id_, trace.code(statistic), value))
         if assign.work.write == "in_place":
-            self.fate(assign.id, "in_place", now_s)
+            self.fate(id_, "in_place", now_s)
 
     def fate(self, id_: int, fate: Fate, now_s: float, *, merge: int = -1, reason: str = "") -> None:
         """Record what became of an assignment's rows."""
         rows = self._rows.pop(id_)
         self._trace.totals.rows[fate] += rows
         reason_text = self._trace.code(reason) if reason else self._blank
-        self._add_fate((id_, _FATE[fate], now_s, merge, rows, reason_text))
+        if self._some:
+            self._add_fate(self._fate_row(id_, _FATE[fate], now_s, merge, rows, reason_text))
 
     def decided(self, merge: Merge, id_: int, results: Sequence[Result], now_s: float) -> Merge:
         """Number a merge; one that discards is done with this."""

@@ -65,7 +65,7 @@ def check_work(work: Work, seat: Seat) -> None:
 
 def check_result(assign: Assign, result: Result) -> None:
     """Raise PolicyError when an engine reports other rows than were given out, or reads after it wrote."""
-    if result.rows != assign.rows or result.seat != assign.seat:
+    if result.rows != assign.stop - assign.start or result.seat != assign.seat:
         raise PolicyError(
             f"finished: assignment {assign.id} gave {assign.rows} rows to {assign.seat}, "
             f"the result is of {result.rows} rows from {result.seat}"

@@ -18,6 +18,7 @@ from typing import Final, Literal
 from hetsgd.models.bookkeeping import Books
 from hetsgd.models.contract import check_merge, check_result, check_wait, check_work
 from hetsgd.models.contract import check_recipe as check_recipe  # offered here too: callers know only this module
+from hetsgd.models.drafts import new_assign
 from hetsgd.models.evaluations import Evaluations
 from hetsgd.models.ledger import CoordinatorView, Cursor, tallies_of
 from hetsgd.models.policy import (
@@ -53,6 +54,8 @@ class Coordinator:
         self.fleet = fleet
         self.run = run
         self.lookahead = min(run.lookahead, recipe.max_lookahead)
+        self.capacity = 1 + self.lookahead
+        """Assignments that one seat may hold."""
         self.cursor = Cursor(fleet.rows, run.stop.epochs)
         self.version = 0
         self.in_flight: dict[int, Assign] = {}
@@ -74,16 +77,13 @@ class Coordinator:
         self._drain: str | None = None  # why we drain: "epoch", "evaluate" or "stop"
         self._drained = False
         self._evaluations = Evaluations(run, fleet, self._tallies)
+        self._timed = run.evaluate_every_s is not None
+        self._update_limit = run.stop.updates
         self._epoch_start_s = 0.0
         self._ids = 0
         self._merge_ids = 0
 
     # -- what engines ask ---------------------------------------------------------------------------------------
-
-    @property
-    def capacity(self) -> int:
-        """Assignments that one seat may hold: 1 + the lookahead in force."""
-        return 1 + self.lookahead
 
     def load(self, seat: Seat) -> int:
         """Assignments that the seat holds."""
@@ -111,7 +111,7 @@ class Coordinator:
 
     def tick(self, now_s: float) -> None:
         """Time has passed: a timed evaluation may have come due. The dispatcher calls it before it asks."""
-        if self.done or self._drain is not None or not self._evaluations.period_over(now_s):
+        if not self._timed or self.done or self._drain is not None or not self._evaluations.period_over(now_s):
             return
         if self.run.evaluation != "deferred":
             self.view.now_s = now_s
@@ -122,7 +122,8 @@ class Coordinator:
         """What this seat does next. The caller keeps to `capacity`."""
         self.view.now_s = now_s
         answer = self._answer(seat, now_s)
-        self._books.request(seat, now_s, answer)
+        if not isinstance(answer, Assign):
+            self._books.request(seat, now_s, answer)
         return answer
 
     def finished(self, result: Result, now_s: float) -> tuple[Merge, ...]:
@@ -138,8 +139,8 @@ class Coordinator:
         self._books.finished(assign, result, now_s)
         if assign.work.write != "in_place":
             self.held[result.id] = result
-        merges = self._register(self._schedule.on_result(self.view, result), now_s)
-        return self._settle(merges, now_s)
+        asked = self._schedule.on_result(self.view, result)
+        return self._settle(self._register(asked, now_s) if asked else [], now_s)
 
     def merged(self, merge: Merge, *, version: int, start_s: float, now_s: float) -> tuple[Merge, ...]:
         """A merge begun at `start_s` has landed as `version`: the merges that follow (when a drain closes)."""
@@ -210,7 +211,7 @@ class Coordinator:
         if self.run.evaluation != "deferred":
             return ()
         self.view.now_s = now_s
-        if not self.done and self._evaluations.period_over(now_s):
+        if self._timed and not self.done and self._evaluations.period_over(now_s):
             self._evaluations.snapshot(self.cursor.epoch, self.version)
         taken = self._evaluations.taken(now_s)
         for order in taken:
@@ -264,10 +265,9 @@ class Coordinator:
         check_work(work, seat)
         tally = self._tallies[seat.worker]
         lanes = 1 if seat.lane >= 0 else tally.lanes
-        start, stop = self.cursor.take(lanes * work.batch * work.steps)
-        assign = Assign(
-            id=self._ids, seat=seat, epoch=self.cursor.epoch, start=start, stop=stop, lanes=lanes, work=work
-        )
+        cursor = self.cursor
+        start, stop = cursor.take(lanes * work.batch * work.steps)
+        assign = new_assign(self._ids, seat, cursor.epoch, start, stop, lanes, work)
         self._ids += 1
         self.in_flight[assign.id] = assign
         self._load[seat] += 1
@@ -275,7 +275,7 @@ class Coordinator:
         tally.in_flight += 1
         tally.batch = work.batch
         self._books.assigned(assign, now_s)
-        if not self.cursor.left:
+        if stop == cursor.rows:
             self._exhausted(now_s)
         return assign
 
@@ -323,11 +323,11 @@ class Coordinator:
         """After every event: start what has come due, close a drain that is complete."""
         if self.done:
             return tuple(merges)
-        limit = self.run.stop.updates
+        limit = self._update_limit
         if limit is not None and self.version >= limit and self._drain != "stop":
             self.stop_reason = f"{limit} updates done"
             self._start_drain("stop")
-        if self._drain is None and self._evaluations.period_over(now_s):
+        if self._timed and self._drain is None and self._evaluations.period_over(now_s):
             self._come_due()
         if self._drain is not None and not self._drained and not (self.in_flight or self.merging):
             merges = merges + self._close_round(now_s)

@@ -31,8 +31,10 @@ class Dispatcher:
 
     def wake_s(self) -> float | None:
         """The earliest time at which a waiting seat wants to be asked again, or None."""
+        if not self._waiting:
+            return None
         times = [wait.until_s for wait in self._waiting.values() if wait is not None and wait.until_s is not None]
-        return min(times, default=None)
+        return min(times) if times else None
 
     def waits(self) -> dict[str, str]:
         """Who waits for what, in words."""
@@ -59,22 +61,22 @@ class Dispatcher:
         return not (timed and any(wait is not None and "evaluated" in wait.on for wait in self._waiting.values()))
 
     def _pass(self, event: Event | None, now_s: float, orders: list[Order]) -> None:
-        coordinator = self._coordinator
+        coordinator, waiting = self._coordinator, self._waiting
         asked = self._woken(event, now_s)
         while asked:
-            again = []
+            again: list[Seat] = []
             for seat in asked:
                 answer = coordinator.request(seat, now_s)
                 if isinstance(answer, Wait):
-                    self._waiting[seat] = answer
-                elif isinstance(answer, Stop):
-                    self._waiting.pop(seat, None)
-                else:
-                    orders.append((seat, answer))
-                    self._waiting.pop(seat, None)
-                    if isinstance(answer, Assign) and coordinator.load(seat) < coordinator.capacity:
-                        self._waiting[seat] = None
-                        again.append(seat)
+                    waiting[seat] = answer
+                    continue
+                waiting.pop(seat, None)
+                if isinstance(answer, Stop):
+                    continue
+                orders.append((seat, answer))
+                if isinstance(answer, Assign) and coordinator.load(seat) < coordinator.capacity:
+                    waiting[seat] = None
+                    again.append(seat)
             if coordinator.wake_all:
                 again = self._woken(event, now_s)
             asked = again
@@ -92,5 +94,6 @@ class Dispatcher:
             or (event != "timer" and (not wait.on or event in wait.on))
             or (wait.until_s is not None and wait.until_s <= now_s)
         ]
-        woken.sort(key=self._rank.__getitem__)
+        if len(woken) > 1:
+            woken.sort(key=self._rank.__getitem__)
         return woken

@@ -83,10 +83,11 @@ class Evaluations:
 
     def taken(self, now_s: float) -> tuple[Evaluate, ...]:
         """The snapshots to take now."""
+        if not self._snapshots:
+            return ()
         taken = tuple(self._snapshots)
-        if taken:
-            self._snapshots.clear()
-            self._last_s = now_s
+        self._snapshots.clear()
+        self._last_s = now_s
         return taken
 
     def _is_evaluator(self, seat: Seat) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import struct
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from itertools import starmap
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -100,45 +99,43 @@ Array = NDArray[Any]
 class Table:
     """Rows that are appended as tuples and read as one structured array.
 
-    Tuples are packed into arrays a chunk at a time: an append costs about as much as a list's, a row as many
-    bytes as its columns.
+    A row is packed into the bytes of its columns at once and joined to an array a chunk at a time: an append costs
+    little more than a list's, and the rows are nothing that the garbage collector would have to look through.
     """
 
-    __slots__ = ("_chunks", "_dtype", "_enabled", "_packed", "_rows")
+    __slots__ = ("_chunks", "_dtype", "_rows", "enabled", "packed")
 
     def __init__(self, columns: list[tuple[str, str]], *, enabled: bool = True) -> None:
         self._dtype = np.dtype(columns)
         # Rows lie in memory as numpy lays out the dtype: without padding. Several times faster than np.array.
-        self._packed = struct.Struct("=" + "".join(_STRUCT_CODES[kind] for _, kind in columns)).pack
-        self._rows: list[tuple[Any, ...]] = []
+        self.packed = struct.Struct("=" + "".join(_STRUCT_CODES[kind] for _, kind in columns)).pack
+        self.enabled = enabled
+        self._rows: list[bytes] = []
         self._chunks: list[Array] = []
-        self._enabled = enabled
 
     def add(self, row: tuple[Any, ...]) -> None:
         """Append one row: a value per column, in the order of the schema."""
-        if not self._enabled:
-            return
-        rows = self._rows
-        rows.append(row)
-        if len(rows) >= _CHUNK_ROWS:
-            self._pack()
+        if self.enabled:
+            self._rows.append(self.packed(*row))
+            self.trim()
 
     @property
-    def buffer(self) -> list[tuple[Any, ...]]:
-        """The rows added last: a writer on a hot path may append to this list, and calls `trim` now and then."""
+    def buffer(self) -> list[bytes]:
+        """The rows added last, for a writer on a hot path: it appends `packed(...)`, and calls `trim` now and then.
+
+        Only where the table is `enabled`.
+        """
         return self._rows
 
     def trim(self) -> None:
-        """Pack the buffer if it has grown long, or forget it if this table is not kept."""
-        if not self._enabled:
-            self._rows.clear()
-        elif len(self._rows) >= _CHUNK_ROWS:
-            self._pack()
+        """Join the buffer if it has grown long."""
+        if len(self._rows) >= _CHUNK_ROWS:
+            self._join()
 
     def extend(self, rows: Array) -> None:
         """Append many rows at once: a structured array with the columns of the schema."""
-        if self._enabled and len(rows):
-            self._pack()
+        if self.enabled and len(rows):
+            self._join()
             self._chunks.append(rows.astype(self._dtype))
 
     def sort(self, column: str) -> None:
@@ -146,15 +143,15 @@ class Table:
         rows = self.array()
         self._chunks = [rows[np.argsort(rows[column], kind="stable")]]
 
-    def _pack(self) -> None:
+    def _join(self) -> None:
         if self._rows:
-            packed = bytearray().join(starmap(self._packed, self._rows))
-            self._chunks.append(np.frombuffer(packed, dtype=self._dtype))
+            # A bytearray, since arrays of its bytes can be written to.
+            self._chunks.append(np.frombuffer(bytearray().join(self._rows), dtype=self._dtype))
             self._rows.clear()
 
     def array(self) -> Array:
         """All rows as a structured array (a copy is made only when rows were added since the last call)."""
-        self._pack()
+        self._join()
         if len(self._chunks) != 1:
             packed = np.concatenate(self._chunks) if self._chunks else np.empty(0, dtype=self._dtype)
             self._chunks = [packed]

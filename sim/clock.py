@@ -2,21 +2,79 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any, Final, cast
 
 import simpy
+import simpy.core
+import simpy.events
 
 # After so many skips in a row the queue has its turn, so that whoever drives the clock does.
 _SKIPS: Final = 64
+_NORMAL: Final = simpy.events.NORMAL
+
+
+class Call:
+    """Something that happens at a time, with what it is about (`value`).
+
+    An event of SimPy's queue that nobody waits for, which saves most of the cost of a Timeout.
+    """
+
+    __slots__ = ("callbacks", "value")
+    _ok = True  # SimPy asks every event whether it has failed
+
+    def __init__(self, action: Callable[[Call], None], value: Any) -> None:
+        self.callbacks = (action,)
+        self.value = value
 
 
 class Clock(simpy.Environment):
     """A SimPy environment. `over`: the run has ended, so that nothing may happen any more."""
 
+    now: float = 0.0  # an attribute, not a property: the time is read several times an event
+
     def __init__(self) -> None:
         super().__init__()
+        # SimPy's queue, known to hold calls.
+        self._calls = cast(list[tuple[float, int, int, Call]], self._queue)
         self.over = False
+        self.events = 0
+        """Calls so far, and what happened without one because it was skipped to."""
         self._skips = 0
+
+    @property
+    def _now(self) -> float:
+        """The time as SimPy knows it."""
+        return self.now
+
+    @_now.setter
+    def _now(self, at_s: float) -> None:
+        self.now = at_s
+
+    def call_at(self, at_s: float, action: Callable[[Call], None], value: Any = None) -> Call:
+        """Let `action` happen at `at_s`; it is handed the call, whose `value` this is."""
+        self.events += 1
+        call = Call(action, value)
+        heappush(self._calls, (at_s, _NORMAL, next(self._eid), call))
+        return call
+
+    def call(self, delay_s: float, action: Callable[[Call], None], value: Any = None) -> Call:
+        """Let `action` happen in `delay_s` seconds."""
+        return self.call_at(self.now + delay_s, action, value)
+
+    def drive(self, events: int) -> bool:
+        """Let so many events happen, or fewer if the run is over with one of them; is it?"""
+        queue = self._calls
+        for _ in range(events):
+            if not queue:
+                raise simpy.core.EmptySchedule
+            self.now, _, _, event = heappop(queue)
+            for callback in event.callbacks:
+                callback(event)
+            if self.over:
+                return True
+        return False
 
     def skip_to(self, at_s: float) -> bool:
         """Move on to `at_s`, if the run goes on and nothing is scheduled until then; else False.
@@ -24,8 +82,10 @@ class Clock(simpy.Environment):
         Saves what would have been scheduled next anyway from going through the event queue, with the same outcome.
         """
         self._skips += 1
-        if self.over or not at_s < self.peek() or self._skips >= _SKIPS:
+        queue = self._calls
+        if self.over or (queue and not at_s < queue[0][0]) or self._skips >= _SKIPS:
             self._skips = 0
             return False
-        self._now = at_s
+        self.now = at_s
+        self.events += 1
         return True

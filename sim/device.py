@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-import simpy
-
 from hetsgd.models.cost import Load, accelerator_forward, accelerator_step, launch_s
+from hetsgd.models.drafts import new_result
 from hetsgd.models.footprint import check_accelerator
 from hetsgd.models.machine import Accelerator
-from hetsgd.models.policy import Assign, Evaluate, Loss, Result, Seat, Write
+from hetsgd.models.policy import Assign, Evaluate, Loss, Seat, Write
 from hetsgd.models.trace import Place
+from hetsgd.sim.clock import Call
 from hetsgd.sim.fluid import Stream
 from hetsgd.sim.links import CopyEngines, Fabric, Path, Transfer
 from hetsgd.sim.noise import ServiceNoise
@@ -32,11 +32,12 @@ class DeviceCosts:
         self._sizes: dict[int, int] = {}
 
     def memory_bytes(self, batch: int) -> int:
-        """Memory that the device needs at this batch; CapacityError when it has less."""
+        """Memory that the device needs at this batch, which is recorded; CapacityError when it has less."""
         known = self._sizes.get(batch)
         if known is None:
             workload = self._world.plan.workload
             known = check_accelerator(self._accelerator, workload, batch, batches_held=self._held)
+            self._world.recorder.memory(f"{self._accelerator.name}:memory", known)
             self._sizes[batch] = known
         return known
 
@@ -67,13 +68,13 @@ class DeviceCosts:
 
 
 class Held:
-    """An assignment that the accelerator holds: when its rows began to come and when they were there."""
+    """An assignment that the accelerator holds, the transfer of its rows and when they were there."""
 
-    __slots__ = ("assign", "load_s", "loaded_s")
+    __slots__ = ("assign", "load", "loaded_s")
+    load: Transfer
 
     def __init__(self, assign: Assign) -> None:
         self.assign = assign
-        self.load_s = 0.0
         self.loaded_s: float | None = None
 
 
@@ -98,7 +99,7 @@ class Device:
         self._evaluations: deque[Evaluate] = deque()
         self._current: Assign | Evaluate | None = None
         self._stream: Stream | None = None
-        self._timer: simpy.Event | None = None
+        self._timer: Call | None = None
         self._loss: Loss | None = None
         self._step = 0
         self._read = 0
@@ -120,19 +121,16 @@ class Device:
             self._evaluations.append(order)
             self.kick()
             return
-        needed = self.costs.memory_bytes(min(order.work.batch, order.rows))
-        world.recorder.memory(f"{self.accelerator.name}:memory", needed)
+        rows = order.stop - order.start
+        self.costs.memory_bytes(min(order.work.batch, rows))
         held = Held(order)
         self._queue.append(held)
-
-        def begun() -> None:
-            held.load_s = world.env.now
 
         def done() -> None:
             held.loaded_s = world.env.now
             self.kick()
 
-        self.move(self.down, LOAD, order.id, order.rows * world.row_bytes, done, begun)
+        held.load = self.move(self.down, LOAD, order.id, rows * world.row_bytes, done)
 
     def kick(self) -> None:
         """Start the next order if there is one and it may start: evaluations first."""
@@ -141,9 +139,11 @@ class Device:
         if self._evaluations:
             self._evaluate(self._evaluations.popleft())
             return
-        ready = bool(self._queue) and self._queue[0].loaded_s is not None and not self._waiting_word
-        if ready and self.world.desk.may_start(self.seat):
-            self._begin(self._queue.popleft())
+        queue = self._queue
+        if not queue or queue[0].loaded_s is None or self._waiting_word:
+            return
+        if self.world.desk.may_start(self.seat):
+            self._begin(queue.popleft())
 
     def heard(self) -> None:
         """The coordinator has decided on the last result: what it merges is known."""
@@ -156,11 +156,12 @@ class Device:
     def move(
         self, path: Path, kind: int, id_: int, size_bytes: int, done: Callable[[], None],
         begun: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> Transfer:  # fmt: skip
         """Transfer bytes through the copy engines."""
         engines = self.engines
         transfer = Transfer(self.world, engines, path, kind, self.worker, id_, size_bytes, done, begun)
         engines.submit(transfer, ahead=kind == LOAD)
+        return transfer
 
     # -- assignments ------------------------------------------------------------------------------------------------
 
@@ -168,7 +169,7 @@ class Device:
         world, assign = self.world, held.assign
         now_s = world.env.now
         self._current = assign
-        self._start_s = max(held.load_s, self._free_s)
+        self._start_s = max(held.load.start_s, self._free_s)
         ready_s = max(held.loaded_s or 0.0, self._free_s)
         if now_s > ready_s:
             world.recorder.span(WAIT, self.place, self.worker, assign.id, ready_s, now_s)
@@ -206,14 +207,14 @@ class Device:
         """Compute for so many seconds, or (a stand-in) until so many bytes have come from the host's DRAM."""
         world = self.world
         if stream is None:
-            self._timer = world.after(amount, self._time_over)
+            self._timer = world.env.call(amount, self._time_over)
             return
         self._stream = stream
         world.home_memory.join(stream, amount, self, world.env.now)
         world.home_memory.settle()
 
-    def _time_over(self, event: simpy.Event) -> None:
-        if event is self._timer:
+    def _time_over(self, call: Call) -> None:
+        if call is self._timer:
             self.served(self.world.env.now)
 
     def served(self, now_s: float) -> None:
@@ -255,23 +256,21 @@ class Device:
         self._finish(assign)
 
     def _finish(self, assign: Assign) -> None:
-        world = self.world
+        world, rows = self.world, assign.stop - assign.start
         in_place = assign.work.write == "in_place"
         self._current = None
-        self._free_s = world.env.now
+        self._free_s = now_s = world.env.now
         self._waiting_word = not in_place
-        world.recorder.flops["accelerator"] += world.flops_per_row * assign.rows
-        result = Result(
-            id=assign.id,
-            seat=self.seat,
-            rows=assign.rows,
+        world.recorder.flops["accelerator"] += world.flops_per_row * rows
+        result = new_result(
+            assign,
+            rows=rows,
             updates=1 if in_place else 0,
-            steps=assign.pieces,
+            steps=self._step,
             read=self._read,
             wrote=world.version if in_place else self._read,
             start_s=self._start_s,
-            end_s=world.env.now,
-            work=assign.work,
+            end_s=now_s,
             stats=world.learner.result(assign),
         )
         self.kick()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-import simpy
 import simpy.core
 
 from hetsgd.models.coordinator import Coordinator
@@ -14,8 +13,9 @@ from hetsgd.models.dispatcher import Dispatcher
 from hetsgd.models.footprint import check_capacity, host_bytes
 from hetsgd.models.learner import Learner
 from hetsgd.models.plan import Plan, ProgressSink
-from hetsgd.models.policy import Assign, Evaluate, Event, Fault, Loss, Merge, Result, Seat
+from hetsgd.models.policy import Evaluate, Event, Fault, Loss, Merge, Result, Seat
 from hetsgd.models.trace import Trace
+from hetsgd.sim.clock import Call
 from hetsgd.sim.device import Device
 from hetsgd.sim.faults import Injected, check_faults
 from hetsgd.sim.lane import SocketCosts
@@ -69,25 +69,31 @@ class _Engine:
         self._busy_until_s = 0.0
         self._defers = plan.run.evaluation == "deferred"
         self._timed = plan.run.evaluate_every_s is not None
-        self._alarm: simpy.Event | None = None
+        self._alarm: Call | None = None
         self._alarm_s: float | None = None
-        self._deaf: set[Seat] = set()
         self._gone: set[Seat] = set()
         self._deferred: list[tuple[Evaluate, Loss]] = []
-        self._lives: dict[Seat, int] = dict.fromkeys(fleet.seats, 0)
+        # An order reaches its seat in the life that it was sent to; the seats that are struck hear nothing (None).
+        self._lives: dict[Seat, int | None] = dict.fromkeys(fleet.seats, 0)
+        self._unheard: dict[Seat, int] = dict.fromkeys(
+            fleet.seats, 0
+        )  # faults that the coordinator is still to hear of
+        self._heard_faults = 0
+        self._host_bytes = host_bytes(plan.workload)
+        self._host_memory = f"{self.world.home.name}:dram"
         self._teller = Teller(progress, self.coordinator)
         self.workers: dict[str, Device | CpuTeam] = {}
         self.seats: dict[Seat, Device | CpuTeam] = {}
         self._build()
         self.merges = MergePlace(self.world, self.workers)
         for fault in faults:
-            self.world.after(fault.at_s, self._striking(fault))
+            self.world.env.call(fault.at_s, self._strike, fault)
 
     def _build(self) -> None:
         """Make the workers, and refuse what does not fit before anything runs."""
         plan, world = self.plan, self.world
         check_capacity(plan)
-        self.recorder.memory(f"{world.home.name}:dram", host_bytes(plan.workload))
+        self.recorder.memory(self._host_memory, self._host_bytes)
         fabric = Fabric(world, self.recorder)
         held = self.coordinator.capacity
         for member in self.coordinator.fleet.members:
@@ -106,7 +112,7 @@ class _Engine:
         coordinator, env = self.coordinator, self.world.env
         deadline_s = self.plan.run.stop.seconds
         if deadline_s is not None:
-            self.world.after(deadline_s, self._deadline)
+            self.world.env.call(deadline_s, self._deadline)
         coordinator.begin(self.learner.begin())
         self._turn(None)
         try:
@@ -118,18 +124,14 @@ class _Engine:
 
     def _drive(self) -> None:
         """Let events happen until the run has ended; between them, a look at the wall clock for progress."""
-        coordinator, step = self.coordinator, self.world.env.step
+        env = self.world.env
         try:
-            while not coordinator.done:
-                for _ in range(_LOOK_EVERY):
-                    step()
-                    if coordinator.done:
-                        return
+            while not (env.over or env.drive(_LOOK_EVERY)):
                 self.recorder.trim()
-                self._teller.tell(self.world.env.now, self.world.version)
+                self._teller.tell(env.now, self.world.version)
         except simpy.core.EmptySchedule:
             waits = "; ".join(f"{seat} waits: {reason}" for seat, reason in self.dispatcher.waits().items())
-            at_s = self.world.env.now
+            at_s = env.now
             raise SimulationError(f"nothing is left to happen at {at_s} s; {waits or 'nobody waits'}") from None
 
     def _close(self) -> Trace:
@@ -151,7 +153,7 @@ class _Engine:
 
     def _close_totals(self) -> None:
         totals = self.trace.totals
-        totals.events = self.world.events
+        totals.events = self.world.env.events
         for place in self.trace.places.values():
             if place.kind == "cpu":
                 totals.cpu_s["cpu"] += sum(totals.busy_s.get((place.name, kind), 0.0) for kind in _WORK)
@@ -172,21 +174,23 @@ class _Engine:
     def report(self, result: Result) -> None:
         """An assignment has ended; the coordinator hears of it a message later."""
         if self._message_s:
-            self.world.after(self._message_s, lambda _: self._finished(result))
+            self.world.env.call(self._message_s, self._hear, result)
         else:
             self._finished(result)
 
+    def _hear(self, message: Call) -> None:
+        self._finished(message.value)
+
     def _finished(self, result: Result) -> None:
-        coordinator, seat = self.coordinator, result.seat
-        if result.work.write != "in_place":
+        seat, in_place = result.seat, result.work.write == "in_place"
+        if not in_place:
             self.merges.hold(result)
-            home = self.world.home.name
-            self.recorder.memory(f"{home}:dram", host_bytes(self.plan.workload) + self.merges.held_bytes)
-        merges = coordinator.finished(result, self.world.env.now)
+            self.recorder.memory(self._host_memory, self._host_bytes + self.merges.held_bytes)
+        merges = self.coordinator.finished(result, self.world.env.now)
         if merges:
             self.merges.submit(merges)
         self.dispatcher.free(seat)
-        if result.work.write == "in_place":
+        if in_place:
             self._turn("finished")
             return
         worker = self.seats[seat]
@@ -196,10 +200,11 @@ class _Engine:
 
     def loss_known(self, seat: Seat, order: Evaluate, loss: Loss) -> None:
         """An evaluation has ended; the coordinator hears of it a message later."""
-        self.world.after(self._message_s, lambda _: self._evaluated(seat, order, loss))
+        self.world.env.call(self._message_s, self._evaluated, (seat, order, loss))
 
-    def _evaluated(self, seat: Seat, order: Evaluate, loss: Loss) -> None:
+    def _evaluated(self, message: Call) -> None:
         now_s, coordinator = self.world.env.now, self.coordinator
+        seat, order, loss = message.value
         self.merges.submit(coordinator.evaluated(order, replace(loss, end_s=now_s), now_s))
         if coordinator.load(seat) < coordinator.capacity:
             self.dispatcher.free(seat)
@@ -217,58 +222,57 @@ class _Engine:
 
     def _turn(self, event: Event | None) -> None:
         """After an event: ask who is to be asked, send the orders, take snapshots, set the alarm."""
-        now_s = self.world.env.now
+        env = self.world.env
+        now_s = env.now
         orders = self.dispatcher.sweep(event, now_s)
         if orders:
-            ready_s = max(now_s, self._busy_until_s)
+            ready_s, lives = max(now_s, self._busy_until_s), self._lives
             for seat, order in orders:
                 ready_s += self._decision_s
-                self._send(seat, order, ready_s - now_s + self._message_s)
+                delay_s = ready_s - now_s + self._message_s
+                if delay_s > 0.0:
+                    env.call(delay_s, self._arrive, (seat, lives[seat], order))
+                elif lives[seat] is not None:
+                    self.seats[seat].deliver(order)
             self._busy_until_s = ready_s
         if self._defers:
             for snapshot in self.coordinator.snapshots(now_s):
                 loss = self.learner.evaluate(at_s=now_s, epoch=snapshot.epoch, update=self.world.version)
                 self._deferred.append((snapshot, loss))
-        self.world.env.over = self.coordinator.done
-        self._set_alarm(now_s)
-
-    def _send(self, seat: Seat, order: Assign | Evaluate, delay_s: float) -> None:
-        """Hand over an order, unless its seat is struck on the way: the coordinator counts it as lost."""
-        life = self._lives[seat]
-
-        def arrive(_: simpy.Event | None) -> None:
-            if seat not in self._deaf and self._lives[seat] == life:
-                self.seats[seat].deliver(order)
-
-        if delay_s > 0.0:
-            self.world.after(delay_s, arrive)
-        else:
-            arrive(None)
-
-    def _set_alarm(self, now_s: float) -> None:
-        """Wake up when a waiting seat wants to be asked, or a timed evaluation comes due."""
+        env.over = self.coordinator.done
         due_s = self.dispatcher.wake_s()
         if self._timed:
             next_s = self.coordinator.next_evaluation_s()
             due_s = next_s if due_s is None or (next_s is not None and next_s < due_s) else due_s
-        if due_s is None or due_s == self._alarm_s:
-            return
-        self._alarm_s = due_s
-        self._alarm = self.world.after(max(0.0, due_s - now_s), self._ring)
+        if due_s is not None and due_s != self._alarm_s:
+            self._set_alarm(due_s)
 
-    def _ring(self, event: simpy.Event) -> None:
-        if event is self._alarm:
+    def _arrive(self, message: Call) -> None:
+        """An order reaches its seat, unless that was struck on the way: the coordinator counts the order as lost."""
+        seat, life, order = message.value
+        if life is not None and self._lives[seat] == life:
+            self.seats[seat].deliver(order)
+
+    def _set_alarm(self, due_s: float) -> None:
+        """Wake up when a waiting seat wants to be asked, or a timed evaluation comes due."""
+        env = self.world.env
+        self._alarm_s = due_s
+        self._alarm = env.call(max(0.0, due_s - env.now), self._ring)
+
+    def _ring(self, alarm: Call) -> None:
+        if alarm is self._alarm:
             self._alarm, self._alarm_s = None, None
             self._turn("timer")
 
-    def _deadline(self, _: simpy.Event) -> None:
+    def _deadline(self, _: Call) -> None:
         self.coordinator.stop(f"{self.plan.run.stop.seconds:g} seconds over", self.world.env.now)
         self.world.env.over = True
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
-    def _strike(self, fault: Injected) -> None:
+    def _strike(self, strike: Call) -> None:
         """A worker or lane is lost; the coordinator hears of it a message later."""
+        fault: Injected = strike.value
         member = self.coordinator.fleet.member(fault.worker)
         seats = member.seats if not member.free or fault.lane < 0 else (Seat(fault.worker, fault.lane),)
         for seat in seats:
@@ -281,21 +285,17 @@ class _Engine:
             half = worker.writing
             worker.cut()
             left = worker.lose(lane)
-            self._deaf.add(seat)
+            self._lives[seat] = None
+            self._unheard[seat] += 1
             if not left:
                 self._gone.add(seat)
                 self.merges.lost(worker)
             kind = f"lane {lane} killed" if lane >= 0 else "killed"
             known = Fault(seat=seat, kind=kind, lanes_left=left, half_applied=half)
-            self.world.after(self._message_s, self._failing(known))
+            self.world.env.call(self._message_s, self._failed, known)
 
-    def _striking(self, fault: Injected) -> Callable[[simpy.Event], None]:
-        return lambda _: self._strike(fault)
-
-    def _failing(self, fault: Fault) -> Callable[[simpy.Event], None]:
-        return lambda _: self._failed(fault)
-
-    def _failed(self, fault: Fault) -> None:
+    def _failed(self, message: Call) -> None:
+        fault: Fault = message.value
         coordinator, seat = self.coordinator, fault.seat
         lost = [assign.id for assign in coordinator.in_flight.values() if assign.seat == seat]
         kept = [r.id for r in coordinator.held.values() if r.seat == seat and r.work.write == "keep"]
@@ -304,9 +304,11 @@ class _Engine:
         if not fault.lanes_left:
             self.merges.drop(kept)
         self.merges.submit(merges)
-        self._lives[seat] += 1
+        self._unheard[seat] -= 1
+        self._heard_faults += 1
         if coordinator.alive(seat):
-            self._deaf.discard(seat)
+            if not self._unheard[seat]:
+                self._lives[seat] = self._heard_faults
             self.dispatcher.free(seat)
         else:
             self.dispatcher.lost(seat)

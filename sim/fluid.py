@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
-import simpy
-
-from hetsgd.sim.clock import Clock
+from hetsgd.sim.clock import Call, Clock
 
 
 class Job(Protocol):
@@ -69,14 +67,13 @@ class Shared:
 
     def __init__(self, clock: Clock, capacity: float) -> None:
         self.capacity = capacity
-        self.events = 0
         self._clock = clock
         self._active: list[Stream] = []
         self._count = 0
         self._last_s = 0.0
         self._serving = False
         self._sequence = 0
-        self._timer: simpy.Event | None = None
+        self._timer: Call | None = None
         self._timer_s = math.inf
         self._due_s = math.inf
         self._due: Stream | None = None
@@ -130,14 +127,14 @@ class Shared:
     def settle(self) -> None:
         """Share out the capacity after joins and departures, and wake up when the next job is done."""
         if not self._serving:
-            now_s = self._clock.now
-            self._wake(self._look(now_s), now_s)
+            self._look(self._clock.now)
+            self._wake()
 
-    def _look(self, now_s: float) -> float:
-        """Share out the capacity; in how many seconds is the next job done (inf: there is none)?"""
+    def _look(self, now_s: float) -> None:
+        """Share out the capacity, and see which stream's job is done next and when (inf: there is none)."""
         if not self._count:
             self._due, self._due_s = None, math.inf
-            return math.inf
+            return
         active, capacity, delay, due = self._active, self.capacity, math.inf, None
         weights = asked = 0.0
         for stream in active:
@@ -162,9 +159,7 @@ class Shared:
         self._due = due
         if delay < 0.0:
             delay = 0.0
-        # The same sum as the environment forms, so that it equals the time at which a timer fires.
         self._due_s = now_s + delay
-        return delay
 
     def _shared_unevenly(self) -> tuple[float, Stream | None]:
         """Share out where some are content with less than their share; when is the first job done, of which stream?"""
@@ -177,13 +172,11 @@ class Shared:
                 delay, due = left_s, stream
         return delay, due
 
-    def _wake(self, delay: float, now_s: float) -> None:
+    def _wake(self) -> None:
         """Set a timer, unless one is set that fires no later."""
-        due_s = now_s + delay
+        due_s = self._due_s
         if self._timer_s > due_s:
-            self.events += 1
-            timer = self._timer = simpy.Timeout(self._clock, delay)
-            timer.callbacks.append(self._fire)
+            self._timer = self._clock.call_at(due_s, self._fire)
             self._timer_s = due_s
 
     def _advance(self, now_s: float) -> None:
@@ -200,12 +193,12 @@ class Shared:
             stream.clock = 0.0
             self._active.remove(stream)
 
-    def _fire(self, event: simpy.Event) -> None:
+    def _fire(self, call: Call) -> None:
         """A timer: serve what is due, and go on as long as nothing else is to happen before the next job is done.
 
         A timer that a later change has made void serves nothing; one that is too early is set anew.
         """
-        if event is not self._timer:
+        if call is not self._timer:
             return
         self._timer, self._timer_s = None, math.inf
         clock, active, now_s = self._clock, self._active, self._clock.now
@@ -232,10 +225,8 @@ class Shared:
                 if not stream.count:
                     stream.clock = 0.0
                     active.remove(stream)
-            delay = self._look(now_s)
+            self._look(now_s)
             if not clock.skip_to(self._due_s):
                 break
-            self.events += 1
             now_s = self._due_s
-        if self._due is not None:
-            self._wake(delay, now_s)
+        self._wake()

@@ -110,7 +110,8 @@ class Lane:
             read, version = self.read, world.version + 1
             world.version = team.wrote = version
             team.staleness[version - 1 - read] += 1
-            team.add_update((version, read, now_s, team.code, index, assign.id, -1, self.rows))
+            if team.full:
+                team.add_update(team.update_row(version, read, now_s, team.code, index, assign.id, -1, self.rows))
         first = self.first + team.stride
         if first < team.stop:
             self._next(assign, first, now_s)
@@ -118,7 +119,8 @@ class Lane:
         place, start_s = self.place, team.begun_s
         self.running = False
         place.busy_s[COMPUTE] += now_s - start_s
-        team.add_span((COMPUTE, place.code, team.code, assign.id, start_s, now_s, 0))
+        if team.full:
+            team.add_span(team.span_row(COMPUTE, place.code, team.code, assign.id, start_s, now_s, 0))
         team.open -= 1
         if not team.open:
             team.finish()

@@ -71,16 +71,13 @@ class Path:
         self.rate = min(end.rate for end in ends)
         self.latency_bytes = latency_s * self.rate
         self.stream = Stream(draws * self.rate)
-        self._private: bool | None = None
+        self.private = True
+        """Whether no other path shares its links: its rate never changes then (known once all paths are made)."""
         for end in ends:
             end.paths.append(self)
-
-    @property
-    def private(self) -> bool:
-        """Whether no other path shares its links: its rate never changes then (known once all paths are made)."""
-        if self._private is None:
-            self._private = all(len(end.paths) == 1 for end in self.ends)
-        return self._private
+            if len(end.paths) > 1:
+                for path in end.paths:
+                    path.private = False
 
     def share(self) -> None:
         """Look anew at what the links on the way allow, after a transfer came or went on one of them."""
@@ -111,7 +108,6 @@ class Transfer:
         self.size_bytes = size_bytes
         self.done = done
         self.begun = begun
-        self.slots: list[int] = []
         self.start_s = 0.0
 
     @property

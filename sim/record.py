@@ -30,8 +30,9 @@ class Recorder:
         self.overwritten = 0
         self.flops: dict[Kind, float] = {"cpu": 0.0, "accelerator": 0.0}
         self.staleness: dict[Kind, defaultdict[int, int]] = {"cpu": defaultdict(int), "accelerator": defaultdict(int)}
-        self._add_span = trace.spans.buffer.append
-        self._add_update = trace.updates.buffer.append
+        self.full = trace.spans.enabled
+        self.add_span, self.span_row = trace.spans.buffer.append, trace.spans.packed
+        self.add_update, self.update_row = trace.updates.buffer.append, trace.updates.packed
         self._places: list[PlaceLog] = []
 
     def place(self, place: Place) -> PlaceLog:
@@ -47,14 +48,16 @@ class Recorder:
         """Record that a place was busy for a worker (its code) with an assignment, merge or evaluation."""
         place.busy_s[kind] += end_s - start_s
         place.bytes += size_bytes
-        self._add_span((kind, place.code, worker, id_, start_s, end_s, size_bytes))
+        if self.full:
+            self.add_span(self.span_row(kind, place.code, worker, id_, start_s, end_s, size_bytes))
 
     def update(
         self, kind: Kind, version: int, read: int, at_s: float, worker: int, lane: int, id_: int, rows: int
     ) -> None:
         """Record an in-place update: version written, version read. Lanes do the same by themselves."""
         self.staleness[kind][version - 1 - read] += 1
-        self._add_update((version, read, at_s, worker, lane, id_, -1, rows))
+        if self.full:
+            self.add_update(self.update_row(version, read, at_s, worker, lane, id_, -1, rows))
 
     def trim(self) -> None:
         """Keep the buffers short that lanes write into; to be called now and then."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hetsgd.models.cost import lane_socket
-from hetsgd.models.policy import Assign, Evaluate, Loss, Result, Seat, Work
+from hetsgd.models.drafts import new_result
+from hetsgd.models.policy import Assign, Evaluate, Loss, Seat, Work
 from hetsgd.sim.lane import Forward, Lane, SocketCosts
 from hetsgd.sim.record import PULL
 from hetsgd.sim.world import World
@@ -30,10 +31,12 @@ class CpuTeam:
         self.world = world
         self.seat = seat
         self.learner = world.learner
-        self.code = world.recorder.trace.code(seat.worker)
-        self.add_span = world.recorder.trace.spans.buffer.append
-        self.add_update = world.recorder.trace.updates.buffer.append
-        self.staleness = world.recorder.staleness["cpu"]
+        recorder = world.recorder
+        self.code = recorder.trace.code(seat.worker)
+        self.full = recorder.full
+        self.add_span, self.span_row = recorder.add_span, recorder.span_row
+        self.add_update, self.update_row = recorder.add_update, recorder.update_row
+        self.staleness = recorder.staleness["cpu"]
         # What lanes look up of the assignment that they compute; `open` of them still do.
         self.assign: Assign = _NOTHING
         self.in_place = self.gradient = False
@@ -183,9 +186,8 @@ class CpuTeam:
         in_place, pieces, rows = self.in_place, self.pieces, self.stop - assign.start
         world.recorder.flops["cpu"] += world.flops_per_row * rows
         self._waiting_word = not in_place
-        result = Result(
-            id=assign.id,
-            seat=self.seat,
+        result = new_result(
+            assign,
             rows=rows,
             updates=pieces if in_place else 0,
             steps=pieces,
@@ -193,8 +195,7 @@ class CpuTeam:
             wrote=self.wrote if in_place else self._read,
             start_s=self._start_s,
             end_s=world.env.now,
-            work=assign.work,
-            stats=world.learner.result(assign),
+            stats=self.learner.result(assign),
         )
         self.kick()
         world.desk.report(result)

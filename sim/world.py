@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import simpy
-
 from hetsgd.models.calibration import Calibration
 from hetsgd.models.learner import Learner
 from hetsgd.models.machine import Machine, Socket
@@ -48,7 +46,6 @@ class World:
         self.recorder = recorder
         self.desk = desk
         self.version = 0
-        self.timers = 0
         machine = plan.machine
         self.memories = {socket.name: Shared(self.env, socket.dram_bandwidth_bytes_per_s) for socket in machine.sockets}
         # Work that draws on nothing shared: each job takes its own time.
@@ -57,6 +54,8 @@ class World:
         self._noted: set[tuple[str, str]] = set()
         self._streams: dict[tuple[Shared, float, float], Stream] = {}
         self.home: Socket = machine.sockets[0]
+        self.home_memory = self.memories[self.home.name]
+        """The DRAM that the global model lies in (of the first socket)."""
         self.host_copy = Stream(self.home.core_bandwidth_bytes_per_s)
         members = plan.fleet().members
         # Cores that compute at the same time, as measured step times know them: lanes, and stand-ins.
@@ -72,11 +71,6 @@ class World:
         """The machine of the run."""
         return self.plan.machine
 
-    @property
-    def home_memory(self) -> Shared:
-        """The DRAM that the global model lies in (of the first socket)."""
-        return self.memories[self.home.name]
-
     def note_range(self, device: str, calibration: Calibration | None, batch: int, lanes: int = 1) -> None:
         """Note in the trace where a step is beyond what was calibrated, once for each device and axis."""
         if calibration is None:
@@ -87,21 +81,9 @@ class World:
                 self._noted.add((device, axis))
                 self.recorder.trace.notes.append(f"{device} is used beyond its calibration: {text}")
 
-    def after(self, delay_s: float, action: Callable[[simpy.Event], None]) -> simpy.Event:
-        """Do something in `delay_s` seconds; the event is handed to it."""
-        self.timers += 1
-        event = simpy.Timeout(self.env, delay_s)
-        event.callbacks.append(action)
-        return event
-
     def stream(self, shared: Shared, cap: float, weight: float = 1.0) -> Stream:
         """The stream of all jobs with this cap and weight on a capacity: equal jobs are served together."""
         known = self._streams.get((shared, cap, weight))
         if known is None:
             known = self._streams[shared, cap, weight] = Stream(cap, weight)
         return known
-
-    @property
-    def events(self) -> int:
-        """Events so far."""
-        return self.timers + self.unshared.events + sum(memory.events for memory in self.memories.values())
