@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from hetsgd.models.energy import NOT_KNOWN, Spent, spent
 from hetsgd.models.loss_curve import LEVELS, LossPoint, LossReference, loss_curve, time_to_levels
 from hetsgd.models.machine import Machine
 from hetsgd.models.plan import Plan
@@ -83,6 +84,7 @@ class Metrics:
     - `busy`: every place's shares. `flops`: useful operations per second, `flops_of_peak`: over the peak of the
       machine's processors of that class (nan without a plan).
     - `bytes`: moved by place, `memory`: high-water mark by tier. `notes`: what to know when reading these figures.
+    - `spent`: energy and cost until the end and to each level, where the machine gives watts and price.
     """
 
     elapsed_s: float
@@ -113,6 +115,7 @@ class Metrics:
     events: int
     faults: tuple[FaultSeen, ...] = ()
     notes: tuple[str, ...] = ()
+    spent: Spent = NOT_KNOWN
 
     @property
     def last_train(self) -> float:
@@ -144,13 +147,14 @@ def metrics(
     flops = {kind: _over(totals.flops.get(kind, 0.0), elapsed_s) for kind in KINDS}
     updates = {kind: totals.updates.get(kind, 0.0) for kind in KINDS}
     utilization = {kind: class_share(trace, kind, ("compute",)) for kind in KINDS}
+    times = time_to_levels(curve, loss_reference, levels)
     return Metrics(
         elapsed_s=elapsed_s,
         status=trace.status,
         stop_reason=trace.stop_reason,
         notes=tuple(trace.notes),
         loss=curve,
-        time_to_loss_s=time_to_levels(curve, loss_reference, levels),
+        time_to_loss_s=times,
         examples=examples,
         epochs=examples / rows if rows else math.nan,
         epoch_s=tuple(float(row["end_s"] - row["start_s"]) for row in trace["epochs"]),
@@ -173,6 +177,7 @@ def metrics(
         memory=dict(totals.memory),
         events=totals.events,
         faults=_faults(trace),
+        spent=NOT_KNOWN if plan is None else spent(trace, plan.machine, times),
     )
 
 

@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from hetsgd.studies.interval import number, percent, seconds, share
+from hetsgd.studies.spending import dollars, joules
 
 _CLASSES = ("cpu", "accelerator")
+_SPENT = (
+    ("energy", "energy_j", "energy_to_loss_j", joules),
+    ("cost", "cost_usd", "cost_to_loss_usd", dollars),
+)
 
 
 def print_summary(record: Mapping[str, Any]) -> None:
@@ -43,8 +48,17 @@ def summary_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     if record["time_to_loss_s"]:
         levels = record["time_to_loss_s"].items()
         rows.append(("time to loss", ", ".join(f"{percent(float(level))} {seconds(time)}" for level, time in levels)))
+    rows += [
+        (name, _spent(record[key], record[to_loss], words))
+        for name, key, to_loss, words in _SPENT if record.get(key) is not None
+    ]  # fmt: skip
     rows += [("fault", f"{fault['worker']} at {seconds(fault['at_s'])}: {fault['kind']}") for fault in record["faults"]]
     return rows
+
+
+def _spent(total: float, to_loss: Mapping[str, Any] | None, words: Any) -> str:
+    levels = "".join(f", {percent(float(level))} {words(value)}" for level, value in (to_loss or {}).items())
+    return f"{words(total)}{levels}"
 
 
 def _policy(policy: Mapping[str, Any]) -> str:

@@ -10,7 +10,8 @@ from typing import Any, Final
 from hetsgd.studies.campaign import StudyResult
 from hetsgd.studies.interval import Interval, mean_interval, number, percent, seconds, share
 from hetsgd.studies.ranking import Entry
-from hetsgd.studies.results import Panel, Record, examples_per_s, final_loss, mean_epoch_s
+from hetsgd.studies.results import Panel, Record, examples_per_s, final_loss, mean_epoch_s, time_to
+from hetsgd.studies.spending import dollars, joules, until
 from hetsgd.studies.validation import TIME, Row, Validation
 
 
@@ -39,8 +40,12 @@ def _ranking(panel: Panel, level: float, result: StudyResult) -> Table:
     ratios = {lead.other: lead.ratio for lead in ranking.leads}
     where = panel.machine if len(result.study.workloads) == 1 else f"{panel.machine}, {panel.workload}"
     metrics = result.study.metrics
+    spent = _spent_columns(panel, level)
     rows = [
-        _ranking_row(entry, ratios.get(entry.label), list(panel.runs[entry.label].values()), metrics)
+        (
+            *_ranking_row(entry, ratios.get(entry.label), list(panel.runs[entry.label].values()), metrics),
+            *(cell(list(panel.runs[entry.label].values())) for _, cell in spent),
+        )
         for entry in ranking.entries
     ]
     goal = "" if panel.reference is None else f" (training loss {number(panel.reference.loss(level))})"
@@ -48,10 +53,34 @@ def _ranking(panel: Panel, level: float, result: StudyResult) -> Table:
         title=f"Simulated on {where}",
         note=f"Ordered by time to {percent(level)} of the way{goal}; means over {len(result.study.seeds)} seeds, in "
         "brackets the 95 % interval. Times the first: paired by seed. CPU, acc. (accelerator): share of the "
-        "updates, share of the time computing, mean staleness in updates.",
-        headings=("policy", *(heading for metric in metrics for heading, _ in _COLUMNS[metric])),
+        "updates, share of the time computing, mean staleness in updates."
+        + (" Energy and cost until that level, at the mean power and the price of the machine." if spent else ""),
+        headings=(
+            "policy",
+            *(heading for metric in metrics for heading, _ in _COLUMNS[metric]),
+            *(heading for heading, _ in spent),
+        ),
         rows=tuple(rows),
     )
+
+
+def _spent_columns(panel: Panel, level: float) -> list[tuple[str, Any]]:
+    """Energy and cost until the level (the end, where there is none), where the machine gives watts and price."""
+    records = [record for by_seed in panel.runs.values() for record in by_seed.values()]
+
+    def column(key: str, words: Any) -> Any:
+        def value(record: Record) -> float | None:
+            at_s = time_to(record, panel.reference, level) if panel.reference else record["elapsed_s"]
+            return until(record, key, at_s)
+
+        return lambda found: _mean(found, value, words)
+
+    wanted = (("energy", "energy_j", joules), ("cost", "cost_usd", dollars))
+    return [
+        (heading, column(key, words))
+        for heading, key, words in wanted
+        if all(record.get(key) is not None for record in records)
+    ]
 
 
 def _ranking_row(
