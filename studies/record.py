@@ -22,6 +22,7 @@ from hetsgd.models.machine import Machine
 from hetsgd.models.metrics import Metrics
 from hetsgd.models.plan import Plan
 from hetsgd.models.trace import Trace
+from hetsgd.studies.spending import spent_keys
 
 RUN_SCHEMA: Final = "hetsgd.run/1"
 RESOLVED_SCHEMA: Final = "hetsgd.resolved/1"
@@ -108,7 +109,7 @@ def run_record(
         "faults": [dataclasses.asdict(fault) for fault in metrics.faults],
         "hetsgd": version("hetsgd"),
     }  # fmt: skip
-    return dict(strict(record))
+    return dict(strict({**record, **spent_keys(metrics.spent)}))
 
 
 def resolved_inputs(plan: Plan, *, engine: EngineName, learner: str) -> dict[str, Any]:
