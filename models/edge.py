@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import functools
 import importlib
+import inspect
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -127,6 +131,19 @@ def shown_value(value: object) -> str:
     return text if len(text) <= 200 else text[:200] + "..."
 
 
+def own_path(text: str | Path) -> Path:
+    """The path of a person's file, with a leading ~ resolved where there is such a home.
+
+    >>> own_path("~no such person/x.toml").name
+    'x.toml'
+    """
+    path = Path(text)
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
+
+
 def read_text(path: Path) -> str:
     """The text of a file; ValueError names the file and what is wrong with it.
 
@@ -171,15 +188,21 @@ def _check_whole_numbers(value: object, origin: str, field: str) -> None:
         raise ValueError(f"{origin}: {field}: must be a whole number of at most 64 bits, got {shown_value(value)}")
 
 
+def _prints_to_stderr() -> contextlib.redirect_stdout[TextIO]:
+    """What a module of somebody's own prints is no result of ours."""
+    return contextlib.redirect_stdout(sys.stderr)
+
+
 def load_object(text: str) -> Any:
     """The object `package.module:object`; ValueError says why there is none, whatever its module raises."""
     module, _, path = text.partition(":")
     if not module or not path:
         raise ValueError(f"{text!r}: an object is named package.module:object")
     try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
+        with _prints_to_stderr():
+            found: Any = importlib.import_module(module)
+            for part in path.split("."):
+                found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"{text!r}: cannot be imported: {error}") from error
     except (Exception, SystemExit) as error:
@@ -188,8 +211,14 @@ def load_object(text: str) -> Any:
 
 
 def call_object(text: str, found: Any) -> Any:
-    """What the function `found`, named `text`, returns without arguments; ValueError when it raises."""
+    """What the function `found`, named `text`, returns without arguments; ValueError when it raises.
+
+    Anything that is no function comes back as it is: calling an object (a network, say) would do something else.
+    """
+    if not inspect.isroutine(found) and not isinstance(found, functools.partial):
+        return found
     try:
-        return found()
+        with _prints_to_stderr():
+            return found()
     except (Exception, SystemExit) as error:
         raise ValueError(f"{text!r}: calling it raised {type(error).__name__}: {error}") from error

@@ -45,6 +45,23 @@ def host_bytes(workload: Workload) -> int:
     return (workload.rows + workload.test_rows) * workload.stored_row_bytes + workload.model_bytes
 
 
+def check_memory_here(plan: Plan, there_bytes: int, *, copies: int) -> None:
+    """Raise CapacityError when data and `copies` of the model do not fit the memory of the machine that computes.
+
+    The least that a run needs: what each copy is for, the engine knows; the weights of the largest layer are drawn in
+    double precision.
+    """
+    workload = plan.workload
+    widest = max(layer.inputs * layer.outputs for layer in workload.layers)
+    needed = host_bytes(workload) + (copies - 1) * workload.model_bytes + 8 * widest
+    if needed > there_bytes:
+        raise CapacityError(
+            f"workload {workload.name}: its data and {copies} copies of its model ({size_text(workload.model_bytes)} "
+            f"each) need {size_text(needed)} of memory on this host, which has {size_text(there_bytes)}; take smaller "
+            f"hidden layers (workload.hidden) or fewer rows; timing alone (learner none) needs no such memory"
+        )
+
+
 def check_host(machine: Machine, workload: Workload) -> None:
     """Raise CapacityError when the data set and the model do not fit the DRAM of the machine."""
     needed, there = host_bytes(workload), sum(socket.dram_bytes for socket in machine.sockets)

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
+from hetsgd.models.edge import shown_value
 from hetsgd.models.policy import PolicyError
 
 _TYPES: Final[dict[str, tuple[Any, str]]] = {
@@ -15,6 +16,10 @@ _TYPES: Final[dict[str, tuple[Any, str]]] = {
     "bool": (bool, "true or false"),
     "str": (str, "a text"),
 }
+
+
+MOST_WHOLE: Final = 10**15
+"""Whole numbers of policies are rows, steps or updates: more than any machine has done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,8 @@ def check_keys(recipe: Any) -> None:
         _check_type(item, value)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
+        if isinstance(value, int) and abs(value) > MOST_WHOLE:
+            raise PolicyError(f"policy.{item.name} must be at most {MOST_WHOLE}, got {shown_value(value)}")
         if not math.isfinite(value):
             raise PolicyError(f"policy.{item.name} must be finite, got {value}")
         if item.low is not None and value < item.low:

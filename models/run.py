@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from hetsgd.models.edge import shown_value
 from hetsgd.models.policy import LaneMode
 
 Order = Literal["file", "shuffled"]
@@ -14,6 +15,24 @@ TraceLevel = Literal["none", "summary", "full"]
 
 _MOST_RATE: Final = 1e38
 """Beyond any use, and what single precision can hold."""
+
+MOST_SEED: Final = 2**63 - 1
+MOST_LOOKAHEAD: Final = 1000
+MOST_SECONDS: Final = 1e9
+"""32 years."""
+LEAST_SECONDS: Final = 1e-9
+"""Shorter than anything that is timed."""
+MOST_COUNT: Final = 10**15
+"""Epochs and updates: more than any machine has done."""
+
+
+def seed_problem(seed: int) -> str | None:
+    """The rule that a seed breaks, with the value; None where it breaks none.
+
+    >>> seed_problem(-1), seed_problem(3)
+    ('must be in 0..9223372036854775807, got -1', None)
+    """
+    return None if 0 <= seed <= MOST_SEED else f"must be in 0..{MOST_SEED}, got {shown_value(seed)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +52,13 @@ class StopRule:
         if self.seconds is None and self.epochs is None and self.updates is None:
             fix = "a target loss alone may never be met" if self.target_loss is not None else "none is given"
             raise ValueError(f"stop rule: give seconds, epochs or updates ({fix})")
-        if self.seconds is not None and not (0.0 < self.seconds < math.inf):
-            raise ValueError(f"stop rule: seconds must be > 0 and finite, got {self.seconds}")
+        if self.seconds is not None and not 0.0 < self.seconds <= MOST_SECONDS:
+            raise ValueError(f"stop rule: seconds must be > 0 and at most {MOST_SECONDS:g}, got {self.seconds}")
         for name in ("epochs", "updates"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"stop rule: {name} must be >= 1, got {value}")
+            if value is not None and not 1 <= value <= MOST_COUNT:
+                rule = ">= 1" if value < 1 else f"at most {MOST_COUNT}"
+                raise ValueError(f"stop rule: {name} must be {rule}, got {shown_value(value)}")
         if self.target_loss is not None and not math.isfinite(self.target_loss):
             raise ValueError(f"stop rule: target_loss must be finite, got {self.target_loss}")
 
@@ -72,12 +92,14 @@ class RunSettings:
             raise ValueError(f"run.momentum must be in [0, 1), got {self.momentum}")
         if not 0.0 <= self.weight_decay <= _MOST_RATE:
             raise ValueError(f"run.weight_decay must be in [0, {_MOST_RATE:g}], got {self.weight_decay}")
-        if self.lookahead < 0:
-            raise ValueError(f"run.lookahead must be >= 0, got {self.lookahead}")
-        if self.seed < 0:
-            raise ValueError(f"run.seed must be >= 0, got {self.seed}")
-        if self.evaluate_every_s is not None and not 0.0 < self.evaluate_every_s < math.inf:
-            raise ValueError(f"run.evaluate_every_s must be > 0 and finite, got {self.evaluate_every_s}")
+        if not 0 <= self.lookahead <= MOST_LOOKAHEAD:
+            raise ValueError(f"run.lookahead must be in 0..{MOST_LOOKAHEAD}, got {shown_value(self.lookahead)}")
+        if problem := seed_problem(self.seed):
+            raise ValueError(f"run.seed {problem}")
+        if self.evaluate_every_s is not None and not LEAST_SECONDS <= self.evaluate_every_s <= MOST_SECONDS:
+            raise ValueError(
+                f"run.evaluate_every_s must be in [{LEAST_SECONDS:g}, {MOST_SECONDS:g}], got {self.evaluate_every_s}"
+            )
         for name, allowed in (
             ("order", ("file", "shuffled")),
             ("lanes", ("barrier", "free")),

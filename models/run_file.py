@@ -53,14 +53,24 @@ _STOP_KEYS = tuple(field.name for field in fields(StopRule))
 def run_table(values: Mapping[str, Any], *, origin: str) -> dict[str, Any]:
     """The values of a `[run]` table or of `run.KEY=V`, each in its type: only the keys that were given.
 
-    Raises RunError for unknown keys and values of a wrong type.
+    Raises RunError for unknown keys and for values of a wrong type or out of range, with `origin` in front.
     """
     try:
         table = _RunTable.model_validate(dict(values))
     except ValidationError as error:
         message = problems(error, origin=origin, prefix="run.", given=values, known=RUN_KEYS)
         raise RunError(message) from error
-    return table.model_dump(exclude_unset=True)
+    given = table.model_dump(exclude_unset=True)
+    for key, value in given.items():
+        # One by one, so that a bad value is told of by where it stands and not by what it is combined with.
+        try:
+            if key not in _STOP_KEYS:
+                RunSettings(stop=StopRule(epochs=1), **{key: value})
+            elif value is not None:
+                StopRule(**{"epochs": 1, key: value})
+        except ValueError as error:
+            raise RunError(f"{origin}: {str(error).replace('stop rule: ', 'run.')}") from error
+    return given
 
 
 def run_settings(

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal
 
+from hetsgd.models.edge import shown_value
+
 Activation = Literal["sigmoid", "relu", "tanh"]
 LossName = Literal["softmax", "sigmoid"]
 Precision = Literal["float32", "float64"]
@@ -17,6 +19,7 @@ Initial = Literal["normal", "scaled", "centred"]
 MOST_LAYERS: Final = 1000
 MOST_WIDTH: Final = 10**8
 MOST_ROWS: Final = 10**12
+MOST_SCALE: Final = 1e6
 ITEM_BYTES: dict[Precision, int] = {"float32": 4, "float64": 8}
 COLUMN_BYTES = 4
 START_BYTES = 8
@@ -65,25 +68,24 @@ class Workload:
     source: str = ""
 
     def __post_init__(self) -> None:
-        for name, value in (("rows", self.rows), ("features", self.features), ("outputs", self.outputs)):
-            most = MOST_ROWS if name == "rows" else MOST_WIDTH
-            if not 1 <= value <= most:
-                raise ValueError(f"workload.{name} must be in 1..{most}, got {value}")
+        for name, least, most in (
+            ("rows", 1, MOST_ROWS), ("test_rows", 0, MOST_ROWS), ("features", 1, MOST_WIDTH), ("outputs", 1, MOST_WIDTH)
+        ):  # fmt: skip
+            if not least <= (value := getattr(self, name)) <= most:
+                raise ValueError(f"workload.{name} must be in {least}..{most}, got {shown_value(value)}")
         if len(self.hidden) > MOST_LAYERS or max(self.hidden, default=0) > MOST_WIDTH:
             raise ValueError(
                 f"workload.hidden: at most {MOST_LAYERS} layers of at most {MOST_WIDTH} units, got "
-                f"{len(self.hidden)} layers, the widest of {max(self.hidden, default=0)}"
+                f"{len(self.hidden)} layers, the widest of {shown_value(max(self.hidden, default=0))}"
             )
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"workload.hidden: every width must be >= 1, got {self.hidden}")
-        if self.test_rows < 0:
-            raise ValueError(f"workload.test_rows must be >= 0, got {self.test_rows}")
         if self.loss == "softmax" and self.outputs < 2:
             raise ValueError(f"workload.outputs must be >= 2 for a softmax loss, got {self.outputs}")
         if not 0.0 < self.density <= 1.0:
             raise ValueError(f"workload.density must be in (0, 1], got {self.density}")
-        if not 0.0 < self.initial_scale < 1e6:
-            raise ValueError(f"workload.initial_scale must be > 0, got {self.initial_scale}")
+        if not 0.0 < self.initial_scale <= MOST_SCALE:
+            raise ValueError(f"workload.initial_scale must be > 0 and at most {MOST_SCALE:g}, got {self.initial_scale}")
         for name, allowed in (
             ("activation", ("sigmoid", "relu", "tanh")),
             ("loss", ("softmax", "sigmoid")),

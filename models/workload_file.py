@@ -6,6 +6,7 @@ data need not load them. Classes, labels and, where data are loaded, the shape c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,17 +15,30 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from hetsgd.models.data.formats import Format
 from hetsgd.models.data.preparation import Scaling
-from hetsgd.models.edge import call_object, load_object, nearest, problems, read_toml
+from hetsgd.models.edge import call_object, load_object, nearest, own_path, problems, read_toml, shown_value
+from hetsgd.models.run import MOST_SEED
 from hetsgd.models.run_file import RunError, run_table
-from hetsgd.models.workload import MOST_LAYERS, Activation, Initial, LossName, Precision, Workload
+from hetsgd.models.workload import (
+    MOST_LAYERS,
+    MOST_ROWS,
+    MOST_SCALE,
+    MOST_WIDTH,
+    Activation,
+    Initial,
+    LossName,
+    Precision,
+    Workload,
+)  # fmt: skip
 from hetsgd.models.workload_names import WORKLOAD_FOLDER, workload_names
 
 if TYPE_CHECKING:
     from hetsgd.models.data.dataset import Dataset
 
 _SHAPE: Final = ("rows", "test_rows", "features", "outputs", "density")
-_DATA: Final = ("dataset", "label", "multilabel", "test_fraction")
+_DATA: Final = ("dataset", "label", "multilabel", "format", "first_index", "classes", "test_fraction")
+_PREPARED: Final = (*_DATA, "split_seed", "scaling", "sparse", "precision", "download")
 
 
 class WorkloadError(ValueError):
@@ -36,11 +50,16 @@ class LoadedWorkload:
     """A workload, the defaults it gives to `run` settings, and the way to its data.
 
     `data()` loads the data once and keeps it; WorkloadError where the workload has none or they cannot be read.
+    `notice`: what a person should be told about the data, empty where there is nothing to tell.
     """
 
     workload: Workload
     data: Callable[[], Dataset]
     run: Mapping[str, Any] = field(default_factory=dict)
+    notice: str = ""
+
+
+_DIGITS: Final = re.compile("[0-9]{1,18}")
 
 
 def _widths(value: object) -> object:
@@ -55,7 +74,7 @@ def _widths(value: object) -> object:
     widths: list[int] = []
     for part in text.split(","):
         width, _, times = part.strip().partition("x")
-        if not width.isdigit() or not (times.isdigit() or part.strip() == width):
+        if not _DIGITS.fullmatch(width) or not (_DIGITS.fullmatch(times) or part.strip() == width):
             raise ValueError("must be widths such as 512x6 or 512,256")
         if times and int(times) > MOST_LAYERS:
             raise ValueError(f"must be at most {MOST_LAYERS} layers")
@@ -65,6 +84,11 @@ def _widths(value: object) -> object:
 
 def _labels(value: object) -> object:
     """Label columns from a name or `a,b,c`."""
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) and "," in value else value
+
+
+def _classes(value: object) -> object:
+    """Declared classes from a number or `a,b,c`."""
     return [part.strip() for part in value.split(",")] if isinstance(value, str) and "," in value else value
 
 
@@ -79,21 +103,30 @@ class WorkloadTable(BaseModel):
     dataset: str | None = None
     label: Annotated[str | list[str] | None, BeforeValidator(_labels)] = None
     multilabel: bool | None = None
+    format: Format | None = None
+    first_index: Annotated[int, Field(ge=0, le=1)] | None = None
+    classes: Annotated[
+        Annotated[int, Field(ge=2, le=MOST_WIDTH)] | Annotated[list[str | int], Field(min_length=2)] | None,
+        BeforeValidator(_classes),
+    ] = None
+    download: bool = False
     test_fraction: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
-    split_seed: Annotated[int, Field(ge=0)] = 0
+    split_seed: Annotated[int, Field(ge=0, le=MOST_SEED)] = 0
     scaling: Scaling = "unit"
     sparse: bool | None = None
-    hidden: Annotated[tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_widths)]
+    hidden: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=MOST_WIDTH)], ...], Field(max_length=MOST_LAYERS), BeforeValidator(_widths)
+    ]
     activation: Activation = "sigmoid"
     bias: bool = True
     loss: LossName | None = None
     precision: Precision = "float32"
     initial: Initial = "scaled"
-    initial_scale: Annotated[float, Field(gt=0.0)] = 1.0
-    rows: Annotated[int, Field(ge=1)] | None = None
-    test_rows: Annotated[int, Field(ge=0)] | None = None
-    features: Annotated[int, Field(ge=1)] | None = None
-    outputs: Annotated[int, Field(ge=1)] | None = None
+    initial_scale: Annotated[float, Field(gt=0.0, le=MOST_SCALE)] = 1.0
+    rows: Annotated[int, Field(ge=1, le=MOST_ROWS)] | None = None
+    test_rows: Annotated[int, Field(ge=0, le=MOST_ROWS)] | None = None
+    features: Annotated[int, Field(ge=1, le=MOST_WIDTH)] | None = None
+    outputs: Annotated[int, Field(ge=1, le=MOST_WIDTH)] | None = None
     density: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
 
 
@@ -123,19 +156,21 @@ def load_workload(
     folder = Path.cwd() if "dataset" in given else path.parent
     if data and (fixed := [key for key in _SHAPE if key in given]):
         raise WorkloadError(
-            f"--set: workload.{fixed[0]}: comes from the data in this run, got {given[fixed[0]]!r}; leave it out, "
+            f"--set: workload.{fixed[0]}: comes from the data in this run, got {shown_value(given[fixed[0]])}; leave it out, "
             "or use a learner that needs no data"
         )
-    if not data and any(key in given for key in _DATA):
+    if any(key in given for key in _DATA):
         table = table.model_copy(update={key: None for key in _SHAPE if key not in given})
+    asked = _Asked(table=table, given=given, path=path, folder=folder)
 
     @lru_cache(maxsize=1)
     def load() -> Dataset:
-        return _dataset(table, folder, path)
+        return _dataset(asked)
 
     known = table.rows is not None and table.features is not None and table.outputs is not None
-    shaped = _from_data(table, load(), path) if data or not known else _from_shape(table)
-    return LoadedWorkload(workload=_build(table, table.name or name, shaped, path), data=load, run=run)
+    shaped = _from_data(asked, load()) if data or not known else _from_shape(table)
+    workload = _build(asked, table.name or name, shaped)
+    return LoadedWorkload(workload=workload, data=load, run=run, notice=_notice(table, workload))
 
 
 def _find(name_or_path: str | Path) -> tuple[Path, str]:
@@ -143,7 +178,7 @@ def _find(name_or_path: str | Path) -> tuple[Path, str]:
     text = str(name_or_path)
     if text in workload_names():
         return WORKLOAD_FOLDER / f"{text}.toml", text
-    path = Path(name_or_path).expanduser()
+    path = own_path(name_or_path)
     if path.suffix == ".toml" or path.is_file():
         return path, path.stem
     raise WorkloadError(
@@ -162,11 +197,30 @@ def _read(path: Path) -> dict[str, Any]:
 def _run_defaults(content: dict[str, Any], origin: str) -> dict[str, Any]:
     values = content.pop("run", {})
     if not isinstance(values, dict):
-        raise WorkloadError(f"{origin}: run: must be a table, got {values!r}")
+        raise WorkloadError(f"{origin}: run: must be a table, got {shown_value(values)}")
     try:
         return run_table(values, origin=origin)
     except RunError as error:
         raise WorkloadError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A parsed workload file: its keys with the overrides (`given`) over them, and where data files are looked for."""
+
+    table: WorkloadTable
+    given: Mapping[str, Any]
+    path: Path
+    folder: Path
+
+    def where(self, key: str) -> str:
+        """The place that gives a key, for messages."""
+        return f"--set: workload.{key}" if key in self.given else f"{self.path}: {key}"
+
+    def where_data(self) -> str:
+        """The place that says which data to take and how: overrides, where there are any, since they are new."""
+        keys = [key for key in _PREPARED if key in self.given]
+        return f"--set: {', '.join(f'workload.{key}' for key in keys)}" if keys else f"{self.path}: dataset"
 
 
 def _table(content: dict[str, Any], overrides: dict[str, Any], path: Path) -> WorkloadTable:
@@ -184,20 +238,28 @@ def _table(content: dict[str, Any], overrides: dict[str, Any], path: Path) -> Wo
         raise WorkloadError(message) from error
 
 
-def _dataset(table: WorkloadTable, folder: Path, path: Path) -> Dataset:
+def _dataset(asked: _Asked) -> Dataset:
     """Load the data of a workload."""
     from hetsgd.models.data.catalogue import load
     from hetsgd.models.data.dataset import DataError
     from hetsgd.models.data.names import DESCRIPTIONS
 
+    table = asked.table
     if table.dataset is None:
-        raise WorkloadError(f"{path}: dataset: must be given for a run that needs data (a known data set or a file)")
+        raise WorkloadError(
+            f"{asked.path}: dataset: must be given for a run that needs data (a known data set or a file)"
+        )
     known = table.dataset in DESCRIPTIONS
     try:
         return load(
-            table.dataset if known else folder / Path(table.dataset).expanduser(),
+            table.dataset if known else asked.folder / own_path(table.dataset),
             label=table.label,
             multilabel=table.multilabel,
+            format=table.format,
+            first_index=table.first_index,
+            classes=table.classes,
+            features=None if known else table.features,
+            download=table.download,
             test_fraction=table.test_fraction,
             scaling=table.scaling,
             seed=table.split_seed,
@@ -205,16 +267,26 @@ def _dataset(table: WorkloadTable, folder: Path, path: Path) -> Dataset:
             sparse=table.sparse,
         )
     except DataError as error:
-        raise WorkloadError(f"{path}: dataset: {error}") from error
+        raise WorkloadError(f"{asked.where_data()}: {error}") from error
 
 
-def _from_data(table: WorkloadTable, data: Dataset, path: Path) -> dict[str, Any]:
-    """Shape, loss and origin as the loaded data have them."""
+def _from_data(asked: _Asked, data: Dataset) -> dict[str, Any]:
+    """Shape, loss and origin as the loaded data have them, where the file does not say otherwise."""
+    table = asked.table
     loss: LossName = "sigmoid" if data.multilabel else "softmax"
     if table.loss not in (None, loss):
         kind = "several labels a row" if data.multilabel else "one class a row"
-        raise WorkloadError(f"{path}: loss: must be {loss} for data with {kind}, got {table.loss!r}")
+        raise WorkloadError(f"{asked.where('loss')}: must be {loss} for data with {kind}, got {table.loss!r}")
+    # covtype's own shape is that of the full set, for which the embedded sample may stand.
+    names = ("features", "outputs") if _sampled(table, data.name) else ("rows", "test_rows", "features", "outputs")
+    for name in names:
+        written, found = getattr(table, name), getattr(data, name)
+        if written not in (None, found):
+            raise WorkloadError(
+                f"{asked.where(name)}: must be that of the data, {found}, got {written}; mend it or leave it out"
+            )
     return {
+        "dataset": data.name if _sampled(table, data.name) else table.dataset,
         "rows": data.rows,
         "test_rows": data.test_rows,
         "features": data.features,
@@ -226,9 +298,28 @@ def _from_data(table: WorkloadTable, data: Dataset, path: Path) -> dict[str, Any
     }
 
 
+def _sampled(table: WorkloadTable, dataset: str) -> bool:
+    """Whether the embedded sample stands for the full covtype."""
+    return table.dataset == "covtype" and dataset == "covtype-sample"
+
+
+def _notice(table: WorkloadTable, workload: Workload) -> str:
+    """What a person should know about the data of a workload."""
+    if not _sampled(table, workload.dataset):
+        return ""
+    from hetsgd.models.data.known import fetch_words, where_to_put
+
+    return (
+        f"the full covtype is not at hand: {workload.rows + workload.test_rows:,} rows of its embedded sample, "
+        f"covtype-sample, stand for it (timing alone takes the shape of the full set). For the full set "
+        f"{where_to_put('covtype')}; or {fetch_words('covtype')}"
+    )
+
+
 def _from_shape(table: WorkloadTable) -> dict[str, Any]:
     """Shape and loss as the file gives them."""
     return {
+        "dataset": table.dataset or "none",
         "rows": table.rows,
         "test_rows": table.test_rows or 0,
         "features": table.features,
@@ -240,11 +331,11 @@ def _from_shape(table: WorkloadTable) -> dict[str, Any]:
     }
 
 
-def _build(table: WorkloadTable, name: str, shaped: Mapping[str, Any], path: Path) -> Workload:
+def _build(asked: _Asked, name: str, shaped: Mapping[str, Any]) -> Workload:
+    table = asked.table
     try:
         return Workload(
             name=name,
-            dataset=table.dataset or "none",
             description=table.description,
             hidden=table.hidden,
             activation=table.activation,
@@ -255,7 +346,9 @@ def _build(table: WorkloadTable, name: str, shaped: Mapping[str, Any], path: Pat
             **shaped,
         )
     except ValueError as error:
-        raise WorkloadError(f"{path}: {error}") from error
+        field = str(error).partition("workload.")[2].split(" ")[0].rstrip(":")
+        origin = "--set" if field in asked.given else str(asked.path)
+        raise WorkloadError(f"{origin}: {error}") from error
 
 
 def _from_module(text: str, overrides: dict[str, Any], *, data: bool) -> LoadedWorkload:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hetsgd.models.edge import read_toml
+from hetsgd.models.edge import own_path, read_toml, shown_value
 from hetsgd.models.keys import Key, keys_of
 from hetsgd.models.policies import recipe
 from hetsgd.models.policy import Recipe
@@ -21,7 +21,7 @@ def load_policy(name: str, overrides: Mapping[str, Any]) -> Recipe:
 
     Raises BadInput that names file, key, rule and value.
     """
-    path = Path(name).expanduser()
+    path = own_path(name)
     if path.suffix != ".toml":
         return _recipe(name, overrides, "--set")
     base, keys = _read(path)
@@ -35,7 +35,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
         table = read_toml(path)
     base = table.pop("policy", None)
     if not isinstance(base, str):
-        raise BadInput(f'{path}: policy: must name a policy, such as "hogbatch", got {base!r}')
+        raise BadInput(f'{path}: policy: must name a policy, such as "hogbatch", got {shown_value(base)}')
     return base, table
 
 
@@ -43,6 +43,7 @@ def _recipe(name: str, values: Mapping[str, Any], origin: str) -> Recipe:
     with checking():
         made = recipe(name)
         known = {item.name: item for item in keys_of(type(made))} if values else {}
+    with checking(origin):
         typed = {key: _typed(known[key], value, origin) if key in known else value for key, value in values.items()}
         return recipe(name, **typed) if typed else made
 
@@ -52,13 +53,13 @@ def _typed(item: Key, value: Any, origin: str) -> Any:
     if isinstance(value, str) and item.type in ("int", "float", "bool"):
         value = _read_text(item, value, origin)
     if item.type == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-        raise BadInput(f"{origin}: policy.{item.name} must be a whole number, got {value!r}")
+        raise BadInput(f"{origin}: policy.{item.name} must be a whole number, got {shown_value(value)}")
     if item.type == "float":
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise BadInput(f"{origin}: policy.{item.name} must be a number, got {value!r}")
+            raise BadInput(f"{origin}: policy.{item.name} must be a number, got {shown_value(value)}")
         return float(value)
     if item.type == "bool" and not isinstance(value, bool):
-        raise BadInput(f"{origin}: policy.{item.name} must be true or false, got {value!r}")
+        raise BadInput(f"{origin}: policy.{item.name} must be true or false, got {shown_value(value)}")
     return value
 
 
@@ -69,4 +70,4 @@ def _read_text(item: Key, text: str, origin: str) -> Any:
         return int(text) if item.type == "int" else float(text)
     except ValueError as error:
         kind = "a whole number" if item.type == "int" else "a number"
-        raise BadInput(f"{origin}: policy.{item.name} must be {kind}, got {text!r}") from error
+        raise BadInput(f"{origin}: policy.{item.name} must be {kind}, got {shown_value(text)}") from error

@@ -11,10 +11,12 @@ from hetsgd.models.data.assembly import assemble
 from hetsgd.models.data.covtype_sample import read_sample
 from hetsgd.models.data.dataset import DataError, Dataset, MissingDataError
 from hetsgd.models.data.download import DownloadProgress, fetch
+from hetsgd.models.data.formats import Format
+from hetsgd.models.data.homes import HOMES
 from hetsgd.models.data.known import (
     COVTYPE_LIBSVM_COUNTS,
-    HOMES,
     KNOWN,
+    SAMPLE,
     KnownSet,
     download_folder,
     find,
@@ -24,11 +26,10 @@ from hetsgd.models.data.known import (
 )
 from hetsgd.models.data.names import DESCRIPTIONS
 from hetsgd.models.data.preparation import Scaling
-from hetsgd.models.data.reading import Format, Reading, read_table
+from hetsgd.models.data.reading import Reading, read_table
 from hetsgd.models.data.table import Table, join
 from hetsgd.models.data.targets import declared_classes
-
-_SAMPLE = "covtype-sample"
+from hetsgd.models.edge import nearest
 
 
 def load(
@@ -88,12 +89,13 @@ def load(
         if download:
             _download(name, progress)
         table, words = _known(name, reading)
+        name = _held(name)
     else:
         path = Path(name_or_path)
         if download:
             raise DataError(f"download must be left out for a file, only known data sets are fetched, got {path}")
         if not _exists(path):
-            raise MissingDataError(f"{path}: neither a file nor a known data set ({', '.join(DESCRIPTIONS)})")
+            raise MissingDataError(f"{path}: neither a file nor a known data set, {nearest(path.name, DESCRIPTIONS)}")
         name, words = path.name.split(".")[0] or path.name, path.name
         table = read_table(path, reading)
     return assemble(
@@ -110,13 +112,13 @@ def load(
 
 def _known(name: str, reading: Reading) -> tuple[Table, str]:
     """All rows of a known data set, and what was read in words."""
-    known = KNOWN["covtype"] if name == _SAMPLE else KNOWN[name]
+    known = KNOWN["covtype" if name == SAMPLE else name]
     _check_left_out(name, reading, known)
-    path = None if name == _SAMPLE else find(name, known.files)
+    path = None if name == SAMPLE else find(name, known.files)
     test_path = find(name, known.test_files)
-    if path is None and name in (_SAMPLE, "covtype"):
+    if _held(name) == SAMPLE:
         sample = "the embedded 10 % sample of covtype, stratified"
-        words = sample if name == _SAMPLE else f"the full set is not at hand ({how_to_get(name)}), instead {sample}"
+        words = sample if name == SAMPLE else f"the full set is not at hand ({how_to_get(name)}), instead {sample}"
         return _against_rest(read_sample(), known.positive), words + _task(known)
     if path is None:
         raise MissingDataError(missing_message(name))
@@ -137,6 +139,11 @@ def _known(name: str, reading: Reading) -> tuple[Table, str]:
     return _against_rest(table, known.positive), words + _task(known)
 
 
+def _held(name: str) -> str:
+    """The data set that stands for a known one: covtype's embedded sample where the full set is not at hand."""
+    return SAMPLE if name == "covtype" and find(name, KNOWN[name].files) is None else name
+
+
 def _check_left_out(name: str, reading: Reading, known: KnownSet) -> None:
     """Refuse reading options that a known data set does not need, unless they say what it says itself."""
     own = {"multilabel": known.multilabel, "features": known.features, "classes": known.classes}
@@ -151,7 +158,7 @@ def _check_left_out(name: str, reading: Reading, known: KnownSet) -> None:
 
 def _download(name: str, progress: DownloadProgress | None) -> None:
     """Fetch the files of a known data set that are not at hand, and check that they hold the published rows."""
-    if name == _SAMPLE:
+    if name == SAMPLE:
         return
     known, folder = KNOWN[name], download_folder(name)
     missing = [
@@ -179,7 +186,7 @@ def _download(name: str, progress: DownloadProgress | None) -> None:
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a name too long for the file system
+    except (OSError, ValueError):  # a name too long for the file system, or with a zero byte
         return False
 
 

@@ -1,4 +1,4 @@
-"""The data set a run trains and tests on, and the errors that bad input raises."""
+"""The data set a run trains and tests on."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,15 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hetsgd.models.data.errors import DataError, MissingDataError
 from hetsgd.models.data.rows import Features, is_sparse, nonzeros
 
-
-class DataError(ValueError):
-    """A data set or one of its files breaks a rule; the message names file, place, rule and value."""
-
-
-class MissingDataError(DataError, FileNotFoundError):
-    """A data set's file is not there; the message says where it was looked for."""
+__all__ = ["DataError", "Dataset", "MissingDataError"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

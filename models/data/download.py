@@ -7,14 +7,13 @@ import sys
 import tempfile
 import time
 import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from hetsgd.models.data.dataset import DataError
+from hetsgd.models.data.errors import DataError
+from hetsgd.models.data.homes import Home
 
 DownloadProgress = Callable[[int, int | None], None]
 """Called with the bytes received so far and the whole size, None where the server does not say."""
@@ -27,19 +26,6 @@ LONGEST_S = 3600.0
 
 LARGEST_BYTES = 4 * 2**30
 _CHUNK_BYTES = 2**18
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
-    """Where a public data file lives; `sha256` (hex) is that of the file as served, None where it is not known."""
-
-    file: str
-    url: str
-    sha256: str | None = None
-
-    def __post_init__(self) -> None:
-        if urllib.parse.urlsplit(self.url).scheme not in ("http", "https"):
-            raise ValueError(f"{self.file}: url must start with https:// or http://, got {self.url!r}")
 
 
 class DownloadError(DataError):

@@ -1,37 +1,10 @@
-"""The known data sets: their files, what these must hold, and where they can be fetched."""
+"""The known data sets: their files, what these must hold, where they lie and how to get them; imports nothing heavy."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from hetsgd.models.data.download import Home
-from hetsgd.models.data.source_file import COMPRESSIONS
-from hetsgd.models.data.storage import cache_folder, data_folders
-
-_LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
-_MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan/master/data/multi-label"
-
-HOMES: dict[str, tuple[Home, ...]] = {
-    "covtype": (Home(file="covtype.libsvm.binary.scale.bz2", url=f"{_LIBSVM}/covtype.libsvm.binary.scale.bz2"),),
-    "w8a": (Home(file="w8a", url=f"{_LIBSVM}/w8a"),),
-    "real-sim": (Home(file="real-sim.bz2", url=f"{_LIBSVM}/real-sim.bz2"),),
-    "delicious": (
-        Home(file="delicious-train.arff", url=f"{_MULAN}/delicious/delicious-train.arff"),
-        Home(file="delicious-test.arff", url=f"{_MULAN}/delicious/delicious-test.arff"),
-    ),
-    "a9a": (
-        Home(
-            file="a9a",
-            url=f"{_LIBSVM}/a9a",
-            sha256="f5d5ffd8d865ff41328e7ee043e4b020816914ff6843ff15b98905ddbedce906",
-        ),
-        Home(
-            file="a9a.t",
-            url=f"{_LIBSVM}/a9a.t",
-            sha256="1f448a153f0320399a7e40836eb207655b0bde0f21fc941cc472193daa9f5de9",
-        ),
-    ),
-}
-"""Public addresses of the files, by data set."""
+from hetsgd.models.data.folders import COMPRESSIONS, cache_folder, data_folders
+from hetsgd.models.data.homes import HOMES, Home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +26,9 @@ class KnownSet:
     first_index: int | None = None
     positive: str | None = None
 
+
+SAMPLE = "covtype-sample"
+"""The data set that is always at hand."""
 
 _TWO = ("-1", "1")
 
@@ -125,10 +101,21 @@ def download_folder(name: str) -> Path:
     return cache_folder() / "data" / name
 
 
+def fetch_words(name: str) -> str:
+    """How a set with a public address is fetched, with addresses and checksums; empty for one without."""
+    if name not in HOMES:
+        return ""
+    homes = " and ".join(f"{home.url} (sha256 {home.sha256 or 'not known'})" for home in HOMES[name])
+    return (
+        f'--set workload.download=true (in Python: load("{name}", download=True)) fetches {homes} '
+        f"into {download_folder(name)}"
+    )
+
+
 def how_to_get(name: str) -> str:
     """What a person can do to have the full set, without naming folders: for a data set's own description."""
     if name in HOMES:
-        return f'load("{name}", download=True) fetches it'
+        return f'load("{name}", download=True) or workload.download=true fetches it'
     return f"put {KNOWN[name].files[0]} into the folder {name} of HETSGD_DATA"
 
 
@@ -143,7 +130,35 @@ def where_to_put(name: str) -> str:
 def missing_message(name: str) -> str:
     """The message that a set is not at hand, with all that a person can do about it."""
     text = f"data set {name} is not on this machine: {where_to_put(name)}"
-    if name not in HOMES:
-        return text
-    urls = " and ".join(home.url for home in HOMES[name])
-    return f'{text}; or let load("{name}", download=True) fetch {urls} into {download_folder(name)}'
+    fetched = fetch_words(name)
+    return f"{text}; or {fetched}" if fetched else f"{text}; no public address of it is known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whereabouts:
+    """Whether a data set is at hand, by which files, where these may be put, and where they can be fetched."""
+
+    at_hand: bool
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+    homes: tuple[Home, ...]
+    words: str
+
+
+def whereabouts(name: str) -> Whereabouts:
+    """Where a known data set is, or how to get it; reads no file."""
+    if name == SAMPLE:
+        return Whereabouts(at_hand=True, files=(), folders=(), homes=(), words="at hand: it is part of this package")
+    known = KNOWN[name]
+    parts = [find(name, files) for files in (known.files, known.test_files) if files]
+    found = tuple(str(path) for path in parts if path is not None)
+    folders = tuple(str(folder / name) for folder in data_folders())
+    # The published test part of a set may be left away: then a part of the rows is held out.
+    if parts[0] is not None:
+        words = f"at hand: {' and '.join(found)}"
+    else:
+        fetched = fetch_words(name)
+        words = f"not at hand: {where_to_put(name)}" + (f"; or {fetched}" if fetched else "")
+    return Whereabouts(
+        at_hand=parts[0] is not None, files=found, folders=folders, homes=HOMES.get(name, ()), words=words
+    )

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -61,7 +62,9 @@ def _place(name: str, plain: list[str], columns: Sequence[str], where: str) -> i
     wanted = plain_name(name)
     if plain.count(wanted) != 1:
         found = "is there more than once" if wanted in plain else "is not there"
-        raise DataError(f"{where}: label column {name!r} {found}, the columns are {listed(columns)}")
+        close = [] if wanted in plain else get_close_matches(wanted, plain, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise DataError(f"{where}: label column {name!r} {found}{hint}, the columns are {listed(columns)}")
     return plain.index(wanted)
 
 

@@ -6,6 +6,7 @@ for a row without labels, no label at all.
 """
 
 import re
+from codecs import BOM_UTF8
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,9 @@ def parse_libsvm(
     Raises DataError with file, line, rule and value for anything that is not such a text.
     """
     line_form = _MULTI_LINE if multilabel else _SINGLE_LINE
+    raw = raw.removeprefix(BOM_UTF8)
+    if b"\r" in raw:
+        raw = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     labels: list[bytes] = []
     pairs: list[bytes] = []
     lines: list[int] = []

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetsgd.models.data.dataset import DataError
-from hetsgd.models.data.source_file import MAX_CONTENT_BYTES
+from hetsgd.models.data.source_file import content_limit, size_words
 from hetsgd.models.data.table import SparseRows, Table, compact, join
 from hetsgd.models.data.targets import index_labels, listed
 
@@ -74,8 +74,12 @@ def _arrays(raw: bytes, origin: str) -> dict[str, NDArray[Any]]:
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
-            if sum(entry.file_size for entry in entries) > MAX_CONTENT_BYTES:
-                raise DataError(f"{origin}: must unpack to at most {MAX_CONTENT_BYTES / 2**30:.0f} GiB")
+            size_bytes, limit = sum(entry.file_size for entry in entries), content_limit()
+            if size_bytes > limit:
+                raise DataError(
+                    f"{origin}: must unpack to at most {size_words(limit)} on this machine, "
+                    f"got {size_words(size_bytes)}"
+                )
             for entry in entries:
                 name = entry.filename.removesuffix(".npy")
                 arrays[name] = _array(archive.read(entry), f"{origin}, array {name}")

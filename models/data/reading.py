@@ -1,22 +1,18 @@
 """Read one file in whatever format it is."""
 
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
 
 from hetsgd.models.data.dataset import DataError
+from hetsgd.models.data.formats import FORMATS, Format
 from hetsgd.models.data.labels import LabelChoice, choose_labels
 from hetsgd.models.data.libsvm import looks_like_libsvm, parse_libsvm
 from hetsgd.models.data.source_file import bare_suffix, read_bytes
 from hetsgd.models.data.storage import cached_table
 from hetsgd.models.data.table import Table
 from hetsgd.models.data.text import shown
-
-Format = Literal["libsvm", "csv", "arff", "npz", "parquet"]
-"""`csv` stands for all delimited tables."""
-
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 _SUFFIXES: dict[str, Format] = {
     ".csv": "csv",
@@ -94,7 +90,7 @@ def detect(path: Path, raw: bytes) -> Format:
     for magic, format_ in _BINARY:
         if raw.startswith(magic):
             return format_
-    lines = (line.strip().lower() for line in raw[:100_000].split(b"\n"))
+    lines = (line.strip().lower() for line in raw[:100_000].removeprefix(BOM_UTF8).split(b"\n"))
     first = next((line for line in lines if line and not line.startswith(b"%")), b"")
     if first.startswith((b"@relation", b"@attribute")):
         return "arff"

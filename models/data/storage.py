@@ -1,36 +1,22 @@
-"""Where full data sets lie, and the cache of parsed ones."""
+"""The cache of parsed data files."""
 
 import hashlib
 import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import platformdirs
 
+from hetsgd.models.data.folders import cache_folder
 from hetsgd.models.data.table import SparseRows, Table
 
 _FORMAT = 1
 _SMALLEST_CACHED_BYTES = 65_536
 """A smaller file is parsed faster than a cache of it is kept."""
-
-
-def cache_folder() -> Path:
-    """`$HETSGD_CACHE` where set, else the user's cache folder of this program."""
-    folder = os.environ.get("HETSGD_CACHE")
-    return Path(folder) if folder else platformdirs.user_cache_path("hetsgd")
-
-
-def data_folders() -> Iterator[Path]:
-    """The folders that may hold full data sets, each in a folder of its name, first found first used."""
-    folder = os.environ.get("HETSGD_DATA")
-    if folder:
-        yield Path(folder)
-    yield cache_folder() / "data"
 
 
 def cached_table(path: Path, options: dict[str, Any], parse: Callable[[], Table]) -> Table:

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetsgd.models.data.dataset import DataError
+from hetsgd.models.machine_local import memory_bytes
 
 MAX_DENSE_BYTES = 16 * 2**30
-"""Largest feature matrix built: training needs dense rows, and a wrong index would otherwise fill the memory."""
+"""Largest feature matrix built, and half the memory at most: a wrong index would otherwise fill it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -96,10 +97,11 @@ def dense(x: NDArray[Any] | SparseRows, rows: NDArray[np.int64], dtype: np.dtype
     """
     features = x.features if isinstance(x, SparseRows) else x.shape[1]
     size_bytes = len(rows) * features * dtype.itemsize
-    if size_bytes > MAX_DENSE_BYTES:
+    limit = min(MAX_DENSE_BYTES, memory_bytes() // 2)
+    if size_bytes > limit:
         raise DataError(
             f"{len(rows):,} rows x {features:,} features need {size_bytes / 2**30:.1f} GiB as {dtype}, "
-            f"the limit is {MAX_DENSE_BYTES / 2**30:.0f} GiB: keep fewer rows or features"
+            f"the limit is {limit / 2**30:.1f} GiB on this machine: keep fewer rows or features"
         )
     with np.errstate(over="ignore"):  # reported below, with the value
         out = _scatter(x, rows, dtype) if isinstance(x, SparseRows) else x[rows].astype(dtype, order="C", copy=False)

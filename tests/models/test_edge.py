@@ -69,10 +69,10 @@ def test_a_function_that_wants_arguments_is_bad_input() -> None:
     ("key", "value", "says"),
     [
         ("workload.hidden", "1x9999999999999", "at most 1000 layers"),
-        ("workload.hidden", "99999999999", "at most 1000 layers of at most 100000000 units"),
-        ("workload.features", "9" * 400, "workload.features must be in 1..100000000"),
+        ("workload.hidden", "99999999999", "--set: workload.hidden: must be <= 1e.08, got '99999999999'"),
+        ("workload.features", "9" * 400, "--set: workload.features: must be <= 1e.08, got"),
         ("workload.rows", "1000000000000", "of DRAM, it has"),
-        ("machine.gpu0.memory_bytes", "1", "a batch of 8192 rows needs"),
+        ("machine.gpu0.memory_bytes", "2000000", "a batch of 8192 rows needs"),
         ("run.learning_rate", "1e300", "run.learning_rate must be > 0 and at most 1e.38"),
         ("policy.accelerator_rate", "1e300", "policy.accelerator_rate must be <= 1e"),
     ],

@@ -28,9 +28,12 @@ def test_the_embedded_sample_loads_anywhere(no_sets: Path) -> None:
 
 def test_covtype_falls_back_to_the_sample_and_says_so(no_sets: Path) -> None:
     data = load("covtype")
-    assert data.name == "covtype"
+    assert data.name == "covtype-sample"
     assert data.rows == 46_481
-    assert 'the full set is not at hand (load("covtype", download=True) fetches it)' in data.source
+    assert (
+        'the full set is not at hand (load("covtype", download=True) or workload.download=true fetches it)'
+        in data.source
+    )
     assert "embedded 10 % sample" in data.source
     assert str(no_sets) not in data.source
     assert "/" not in data.source
@@ -63,13 +66,15 @@ def test_an_absent_set_says_where_to_put_it(name: str, no_sets: Path) -> None:
 
 def test_a_set_with_a_public_address_says_how_to_fetch_it(no_sets: Path) -> None:
     folder = no_sets / "data" / "real-sim"
-    with pytest.raises(MissingDataError, match=r'or let load\("real-sim", download=True\) fetch https://.*real-sim'):
+    with pytest.raises(
+        MissingDataError, match=r"workload\.download=true .* fetches https://.*real-sim.* \(sha256 not known\) into"
+    ):
         load("real-sim")
     assert not folder.exists()
 
 
 def test_what_is_neither_name_nor_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(MissingDataError, match=r"neither a file nor a known data set \(covtype-sample, covtype"):
+    with pytest.raises(MissingDataError, match=r"neither a file nor a known data set, known: covtype-sample, covtype"):
         load(tmp_path / "nothing.csv")
 
 

@@ -14,7 +14,8 @@ import pytest
 from hetsgd.models.data import known
 from hetsgd.models.data.catalogue import load
 from hetsgd.models.data.dataset import DataError, MissingDataError
-from hetsgd.models.data.download import DownloadError, Home, fetch
+from hetsgd.models.data.download import DownloadError, fetch
+from hetsgd.models.data.homes import Home
 
 CONTENT = b"0 1:1\n1 2:1\n" * 40_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

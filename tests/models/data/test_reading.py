@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hetsgd.models.data.dataset import DataError, MissingDataError
-from hetsgd.models.data.reading import FORMATS, Reading, read_table
+from hetsgd.models.data.formats import FORMATS
+from hetsgd.models.data.reading import Reading, read_table
 from hetsgd.models.data.table import Table, dense
 
 X = [[1.0, 0.5], [0.0, 4.0], [3.0, 0.0]]
@@ -121,7 +122,7 @@ def test_labels_are_counted_from_either_end_without_a_header(tmp_path: Path) -> 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match=r"nothing\.svm: no such file"):
         read_table(tmp_path / "nothing.svm", Reading())
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="must be a file, and is a folder"):
         read_table(tmp_path, Reading())
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from hetsgd.models.data.dataset import DataError, MissingDataError
+from hetsgd.models.data.folders import data_folders
 from hetsgd.models.data.libsvm import parse_libsvm
 from hetsgd.models.data.source_file import bare_suffix, read_bytes
-from hetsgd.models.data.storage import cached_table, data_folders
+from hetsgd.models.data.storage import cached_table
 from hetsgd.models.data.table import SparseRows, Table
 
 TEXT = b"0 1:1\n1 2:2\n"
@@ -51,7 +52,7 @@ def test_missing_empty_and_unreadable_files_are_told_apart(tmp_path: Path) -> No
     (tmp_path / "empty.gz").write_bytes(b"")
     with pytest.raises(DataError, match="the file is empty"):
         read_bytes(tmp_path / "empty.gz")
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="must be a file, and is a folder"):
         read_bytes(tmp_path)
 
 
