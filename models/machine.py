@@ -257,6 +257,8 @@ class Machine:
     def route(self, source: str, target: str) -> tuple[tuple[Link, Direction], ...]:
         """The links of the fastest way between two sockets or accelerators, each with its direction.
 
+        Accelerators pass nothing on to others unless there is no other way.
+
         Raises ValueError when no link joins them.
         """
         return route_of(self, source, target)

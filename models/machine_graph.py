@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 # Routes are compared by the time of a transfer of this size: large enough that bandwidth counts beside latency.
 _ROUTE_BYTES: Final = 1 << 20
+_RELAY_S: Final = 1e9
 
 
 def check_joints(machine: Machine) -> None:
@@ -92,6 +94,16 @@ def graph_of(machine: Machine) -> networkx.DiGraph[str]:
     return graph
 
 
+def _weight(graph: networkx.DiGraph[str], source: str) -> Callable[[str, str, dict[str, float]], float]:
+    """What an edge counts on ways from `source`: an accelerator passes data on only where there is no other way."""
+
+    def seconds(one: str, _: str, edge: dict[str, float]) -> float:
+        relays = one != source and graph.nodes[one]["kind"] == "accelerator"
+        return edge["seconds"] + (_RELAY_S if relays else 0.0)
+
+    return seconds
+
+
 @lru_cache(maxsize=1024)
 def route_of(machine: Machine, source: str, target: str) -> tuple[tuple[Link, Direction], ...]:
     """The fastest way between two places of a machine: see `Machine.route`."""
@@ -99,7 +111,7 @@ def route_of(machine: Machine, source: str, target: str) -> tuple[tuple[Link, Di
 
     graph = graph_of(machine)
     try:
-        nodes = networkx.shortest_path(graph, source, target, weight="seconds")
+        nodes = networkx.shortest_path(graph, source, target, weight=_weight(graph, source))
     except (networkx.NetworkXNoPath, networkx.NodeNotFound) as error:
         raise ValueError(f"machine {machine.name}: no link joins {source} and {target}; add one to `links`") from error
     links = {link.name: link for link in machine.links}

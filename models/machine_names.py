@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 MACHINE_FOLDER: Final = Path(__file__).with_name("machines")
 LOCAL: Final = "local"
@@ -28,5 +29,34 @@ def describe_machines() -> list[tuple[str, str]]:
 def _description(name: str) -> str:
     if name == LOCAL:
         return _LOCAL_DESCRIPTION
-    text = (MACHINE_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
-    return str(tomllib.loads(text)["description"])
+    content = tomllib.loads((MACHINE_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    return f"{content['description']}. {'; '.join(main_figures(content))}"
+
+
+def main_figures(content: Mapping[str, Any]) -> list[str]:
+    """The main figures of a machine file in words: its sockets, accelerators and the link to the first of them."""
+    machine, sockets, links = content["machine"], content["socket"], content.get("link", {})
+    cards = content.get("accelerator", {})
+    socket = next(iter(sockets.values()))
+    cores, lanes = _value(socket, "cores"), _value(machine, "cpu_lanes")
+    rate, size = _value(socket, "dram_bandwidth_bytes_per_s"), _value(socket, "dram_bytes")
+    found = [f"{len(sockets)} x {cores} cores with {size / 1e9:.0f} GB at {rate / 1e9:.0f} GB/s, {lanes} lanes"]
+    used = _value(machine, "accelerators") if "accelerators" in machine else len(cards)
+    if not used:
+        return found
+    name, card = next(iter(cards.items()))
+    single, double = (_value(card, f"flops_{precision}") / 1e12 for precision in ("float32", "float64"))
+    rate, size = _value(card, "memory_bandwidth_bytes_per_s"), _value(card, "memory_bytes")
+    found.append(
+        f"{used} x {single:.3g}/{double:.3g} TFLOP/s (32/64 bit) with {size / 1e9:.0f} GB at {rate / 1e9:.0f} GB/s"
+    )
+    key = "pinned_bytes_per_s" if "pinned" not in machine or _value(machine, "pinned") else "pageable_bytes_per_s"
+    for link in links.values():
+        if name in link["ends"] and key in link:
+            found.append(f"{_value(link, key) / 1e9:.3g} GB/s to each")
+            break
+    return found
+
+
+def _value(table: Mapping[str, Any], key: str) -> Any:
+    return table[key]["value"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hetsgd.models.energy import has_watts
 from hetsgd.models.machine_file import MachineError, load_machine
 from hetsgd.models.machine_names import MACHINE_FOLDER, describe_machines, machine_names
 
@@ -67,6 +68,20 @@ def test_overrides_may_be_text_and_reach_every_part() -> None:
     assert (machine.cpu_lanes, machine.pinned, machine.noise.cpu_sigma) == (12, True, 0.1)
     assert machine.accelerators[0].launch_s == 5e-6
     assert machine.links[0].latency_s == 0.5
+
+
+def test_nvlink_joins_accelerators_and_the_host_reaches_them_by_its_own_links() -> None:
+    server = load_machine("dgx-h200")
+    assert [link.name for link, _ in server.route("gpu0", "gpu1")] == ["nvlink0"]
+    # The way through gpu3 would be faster, but a copy is not passed on by another accelerator.
+    assert [link.name for link, _ in server.route("cpu0", "gpu4")] == ["upi", "pcie4"]
+    with pytest.raises(MachineError, match=r"changes nothing.* no transfer takes this link"):
+        load_machine("dgx-h200", {"nvlink0.latency_s": 1e-3})
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_built_in_machine_says_what_it_draws(name: str) -> None:
+    assert has_watts(load_machine(name))
 
 
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
@@ -178,6 +193,16 @@ def test_listing_machines_loads_nothing_heavy() -> None:
     )
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     names, modules = child.stdout.splitlines()
-    assert names.split() == ["aws-p3.16xlarge", "ucmerced-k80", "local"]
+    assert names.split() == [
+        "aws-p3.16xlarge", "aws-p4d.24xlarge", "dgx-h200", "ucmerced-k80", "workstation-rtx4090", "local",
+    ]  # fmt: skip
     assert not {"numpy", "pydantic", "networkx", "psutil"} & set(modules.split())
-    assert all(description for _, description in describe_machines())
+    described = dict(describe_machines())
+    assert all(described.values())
+    for words in (
+        "2 x 16 cores with 244 GB at 66 GB/s, 64 lanes",
+        "1 x 15.7/7.8 TFLOP/s",
+        "16 GB at 900 GB/s",
+        "6.2 GB/s",
+    ):
+        assert words in described["aws-p3.16xlarge"]
