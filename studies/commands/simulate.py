@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from hetsgd.studies.commands.options import (
@@ -43,6 +45,9 @@ def command(
     loss_reference: ReferenceOption = None,
     out: OutOption = None,
     as_json: JsonOption = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also show where the time of each worker's assignments goes.")
+    ] = False,
 ) -> None:
     """Simulate one run of a policy on a machine; needs no GPU.
 
@@ -54,9 +59,12 @@ def command(
       hetsgd simulate --machine aws-p3.16xlarge --workload covtype \\
         --policy adaptive-hogbatch --set policy.alpha=2 \\
         --learner none --seconds 40
+      hetsgd simulate --machine aws-p3.16xlarge --workload covtype \\
+        --learner none --epochs 1 --explain
     """
     from hetsgd.studies.commands.one_run import finish
     from hetsgd.studies.execute import run_simulated
+    from hetsgd.studies.explain import check_explain, run_explained
     from hetsgd.studies.resolve import Ask, resolve
 
     ask = Ask(
@@ -68,4 +76,6 @@ def command(
         stop=stop_of(seconds, epochs, updates, target_loss),
         seed=seed,
     )
-    finish(resolve(ask), run_simulated, out=out, as_json=as_json, loss_reference=loss_reference)
+    ready = check_explain(resolve(ask)) if explain else resolve(ask)
+    run = run_explained if explain else run_simulated
+    finish(ready, run, out=out, as_json=as_json, loss_reference=loss_reference)
