@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -74,3 +77,25 @@ def test_the_table_fits_a_hundred_columns_and_names_every_part() -> None:
 def test_a_run_without_spans_cannot_be_explained() -> None:
     with pytest.raises(BadInput, match=r"run\.trace must be full, got 'summary'"):
         check_explain(ready("minibatch", ("run.trace", "summary")))
+
+
+def test_the_option_prints_the_table_and_adds_it_to_the_object() -> None:
+    words = (
+        "simulate",
+        "--machine",
+        "ucmerced-k80",
+        "--workload",
+        "covtype",
+        "--policy",
+        "minibatch",
+        "--learner",
+        "none",
+    )
+    words = (*words, "--updates", "5", "--explain")
+    run = [sys.executable, "-m", "hetsgd.studies.main", *words]
+    table = subprocess.run(run, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "Where an assignment's time goes" in table
+    assert "link rate" in table
+    found = json.loads(subprocess.run([*run, "--json"], capture_output=True, text=True, check=True, timeout=60).stdout)
+    assert found["schema"] == "hetsgd.run/1"
+    assert [worker["worker"] for worker in found["explain"]] == ["gpu0"]
