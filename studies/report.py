@@ -112,7 +112,7 @@ def draw(result: StudyResult) -> list[Plate]:
 
         note = "How many updates the model had received between the read and the write of an update. Mean over seeds."
         plates.append(_plate("staleness", "Staleness of the updates", note, staleness_figure, staleness))
-    return plates + _prediction_plates(result, palette)
+    return plates + _prediction_plates(result, palette) + machine_plates(result)
 
 
 def _loss_plates(result: StudyResult, curves: Any, palette: Mapping[str, Any], seeds: int) -> list[Plate]:
@@ -150,6 +150,19 @@ def _prediction_plates(result: StudyResult, palette: Mapping[str, Any]) -> list[
             )
             name = "prediction" if number == 0 else f"prediction_{number + 1}"
             plates.append(_plate(name, "Predicted against measured", note, prediction_figure, points, palette))
+    return plates
+
+
+def machine_plates(result: StudyResult) -> list[Plate]:
+    """A drawing of each machine of a study with its figures."""
+    from hetsgd.studies.figures.machine import machine_figure
+
+    machines = {case.machine: run.resolved["machine"] for case, run in result.found.items() if case.role != "pilot"}
+    plates = []
+    for number, (name, resolved) in enumerate(machines.items(), 1):
+        note = f"{resolved['description']}. Every figure with its source is in the inputs below."
+        title = f"Machine {name}"
+        plates.append(_plate(f"machine_{number}", title, note, machine_figure, resolved))
     return plates
 
 
