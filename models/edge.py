@@ -24,7 +24,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     "did you mean 'hidden'? known: hidden, loss"
     """
     names = list(known)
-    close = difflib.get_close_matches(name.lower(), names, n=1)
+    close = difflib.get_close_matches(name.lower(), names, n=1) or [
+        other for other in names if len(name) > 2 and (name.lower() in other or other in name.lower())
+    ]
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}known: {', '.join(names)}"
 

@@ -156,8 +156,8 @@ def load_workload(
     folder = Path.cwd() if "dataset" in given else path.parent
     if data and (fixed := [key for key in _SHAPE if key in given]):
         raise WorkloadError(
-            f"--set: workload.{fixed[0]}: comes from the data in this run, got {shown_value(given[fixed[0]])}; leave it out, "
-            "or use a learner that needs no data"
+            f"--set: workload.{fixed[0]}: comes from the data in this run, got {shown_value(given[fixed[0]])}; leave it "
+            "out, or use a learner that needs no data"
         )
     if any(key in given for key in _DATA):
         table = table.model_copy(update={key: None for key in _SHAPE if key not in given})

@@ -56,4 +56,4 @@ def test_labels_are_shown_by_how_often_rows_carry_them() -> None:
 def test_a_sparse_set_says_what_it_saves(tmp_path: Path) -> None:
     (tmp_path / "a.svm").write_text("0 1:1\n1 100000:1\n" * 10, encoding="utf-8")
     text = load(tmp_path / "a.svm", sparse=True, test_fraction=0).summary()
-    assert "features: 100,000, 0.001 % of the values not zero; CSR float32, 0.0 MiB (7.6 MiB if dense)" in text
+    assert "features: 100,000, 0.001 % of the values not zero; CSR float32, 0.4 KiB (7.6 MiB if dense)" in text
