@@ -103,8 +103,7 @@ def reference_of(curves: Sequence[Sequence[LossPoint]]) -> LossReference | None:
 def loss_curve(trace: Trace, rows: int | None, examples: int) -> tuple[LossPoint, ...]:
     """The evaluations that were computed, in the order of their snapshots."""
     table = trace["evaluations"]
-    table = table[~np.isnan(table["train"])]
-    table = table[np.argsort(table["at_s"], kind="stable")]
+    table = table[in_order(table)]
     epochs = _epochs_at(trace, table, rows, examples)
     return tuple(
         LossPoint(
@@ -118,6 +117,13 @@ def loss_curve(trace: Trace, rows: int | None, examples: int) -> tuple[LossPoint
         )
         for row, epoch in zip(table, epochs, strict=True)
     )
+
+
+def in_order(evaluations: Array) -> Array:
+    """The rows of `evaluations` that were computed, by number, in the order of their snapshots."""
+    computed = np.flatnonzero(~np.isnan(evaluations["train"]))
+    ordered: Array = computed[np.argsort(evaluations["at_s"][computed], kind="stable")]
+    return ordered
 
 
 def _epochs_at(trace: Trace, evaluations: Array, rows: int | None, examples: int) -> Array:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hetsgd.models.run import StopRule, TraceLevel
 from hetsgd.studies.case import Case, Role
+from hetsgd.studies.event_order import with_event_orders
 from hetsgd.studies.record import StoredRun
 from hetsgd.studies.results import Panel, panels_of
 from hetsgd.studies.runner import Runner, Task
@@ -57,11 +58,19 @@ def run_campaign(study: Study, runner: Runner) -> StudyResult:
         choices = choose(study, found)
     found |= runner.simulate("simulation", [*_runs(study, choices, study.seeds), *_predictions(study, choices)])
     if study.validation is not None:
-        found |= runner.measure("real runs", _measurements(study, study.validation, choices))
+        found |= _measured(study, study.validation, choices, runner)
     return StudyResult(
         study=study, found=found, choices=choices, failures=tuple(runner.failures),
         wall_s=time.perf_counter() - begun_s,
     )  # fmt: skip
+
+
+def _measured(study: Study, validation: Validation, choices: Sequence[Choice], runner: Runner) -> dict[Case, StoredRun]:
+    """The real runs, and the losses that the order of events of each implies."""
+    tasks = _measurements(study, validation, choices)
+    runs = runner.measure("real runs", tasks)
+    plans = {task.case: ready.plan for task, ready in zip(tasks, runner.resolve_all(tasks), strict=True)}
+    return with_event_orders(runs, plans, runner.workers)
 
 
 def _runs(study: Study, choices: Sequence[Choice], seeds: Sequence[int]) -> list[Task]:

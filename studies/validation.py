@@ -6,69 +6,20 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from hetsgd.models.loss_curve import LossReference
+from hetsgd.studies.event_order import implied_record
 from hetsgd.studies.interval import percent
 from hetsgd.studies.results import Panel, Record, examples_per_s, final_loss, mean_epoch_s, time_to
+from hetsgd.studies.validation_rows import Measure, Split
+from hetsgd.studies.validation_rows import Row as Row  # what a validation consists of, offered with it
 
-ErrorKind = Literal["relative", "absolute"]
 TIME: Final = "time_to_loss_s"
 SPEED: Final = "examples_per_s"
 _CLOSE: Final = 0.25
 # Between the levels that are reported everywhere: where engines differ, both may reach only one of these.
 _FINE_LEVELS: Final = (0.6, 0.7)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """One metric that is predicted and measured; `absolute` errors are differences of shares."""
-
-    name: str
-    error: ErrorKind
-    value: Callable[[Record, LossReference | None], float | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One policy and metric. `predicted` and `measured` are means (None: missing in some run); lists hold each run.
-
-    `error`: (predicted - measured) / measured, or the difference where the metric is a share.
-    """
-
-    label: str
-    metric: str
-    kind: ErrorKind
-    predicted_all: tuple[float | None, ...]
-    measured_all: tuple[float | None, ...]
-
-    @property
-    def predicted(self) -> float | None:
-        """Mean over the simulated runs."""
-        return _mean(self.predicted_all)
-
-    @property
-    def measured(self) -> float | None:
-        """Mean over the real runs."""
-        return _mean(self.measured_all)
-
-    @property
-    def spread(self) -> float | None:
-        """Standard deviation over the real runs."""
-        values = _complete(self.measured_all)
-        return statistics.stdev(values) if values is not None and len(values) > 1 else None
-
-    @property
-    def error(self) -> float | None:
-        """Error of the predicted mean against the measured mean."""
-        return _error(self.predicted, self.measured, self.kind)
-
-    @property
-    def noise(self) -> tuple[float, ...]:
-        """Errors of every real run against every later one: what repeating alone makes."""
-        errors = [_error(b, a, self.kind) for a, b in combinations(self.measured_all, 2)]
-        return tuple(abs(error) for error in errors if error is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +85,22 @@ class Validation:
         return tuple(row for row in rows if row.predicted is not None and row.measured is not None)
 
     @property
+    def splits(self) -> tuple[Split, ...]:
+        """The error of each policy split, where the order of its real runs was replayed."""
+        parts: dict[str, list[tuple[float, float]]] = {}
+        for row in self.rows:
+            timing, rest = row.timing_error, row.statistics_error
+            if row.metric.startswith(TIME) and timing is not None and rest is not None:
+                parts.setdefault(row.label, []).append((timing, rest))
+        return tuple(
+            Split(
+                label=label, timing=statistics.median(part for part, _ in found),
+                statistics=statistics.median(part for _, part in found),
+            )
+            for label, found in parts.items()
+        )  # fmt: skip
+
+    @property
     def kendall_tau(self) -> float | None:
         """Agreement of the two rankings by time to the level (1: the same, -1: reversed); None below 2 policies."""
         rows = self.times
@@ -153,6 +120,7 @@ class Validation:
                 "measured": {"mean": row.measured, "spread": row.spread, "values": list(row.measured_all)},
                 "error": row.error,
                 "error_kind": row.kind,
+                **_split_json(row),
             }
         return {
             "schema": "hetsgd.validation/1",
@@ -166,6 +134,14 @@ class Validation:
             "kendall_tau": self.kendall_tau,
             "median_error": self.median_error,
             "noise_floor": self.noise_floor,
+            "error_split": {
+                split.label: {
+                    "timing": split.timing,
+                    "statistics": split.statistics,
+                    "dominates": split.dominates,
+                }
+                for split in self.splits
+            },
             "verdict": self.verdict(),
         }
 
@@ -204,12 +180,16 @@ class Validation:
 
 def measures(levels: Sequence[float]) -> tuple[Measure, ...]:
     """The metrics that are compared."""
-    times = [Measure(name=f"{TIME}.{level:g}", error="relative", value=_time_at(level)) for level in levels]
+    times = [
+        Measure(name=f"{TIME}.{level:g}", error="relative", value=_time_at(level), of_losses=True) for level in levels
+    ]
     return (
         *times,
         Measure(name="epoch_s", error="relative", value=lambda record, _: mean_epoch_s(record)),
         Measure(name=SPEED, error="relative", value=lambda record, _: examples_per_s(record)),
-        Measure(name="final_loss", error="relative", value=lambda record, _: _finite(final_loss(record))),
+        Measure(
+            name="final_loss", error="relative", value=lambda record, _: _finite(final_loss(record)), of_losses=True
+        ),
         Measure(name="update_share.cpu", error="absolute", value=lambda record, _: record["update_share"]["cpu"]),
         Measure(name="utilization.cpu", error="absolute", value=lambda record, _: record["utilization"]["cpu"]),
         Measure(
@@ -238,13 +218,23 @@ def _row(label: str, measure: Measure, panel: Panel) -> Row:
     def values(records: Sequence[Record]) -> tuple[float | None, ...]:
         return tuple(measure.value(record, panel.reference) for record in records)
 
+    records = [implied_record(record) for record in panel.measured[label]]
+    implied = [record for record in records if record is not None]
     return Row(
         label=label,
         metric=measure.name,
         kind=measure.error,
         predicted_all=values(panel.predicted[label]),
         measured_all=values(panel.measured[label]),
+        implied_all=values(implied) if measure.of_losses and len(implied) == len(panel.measured[label]) else (),
     )
+
+
+def _split_json(row: Row) -> dict[str, Any]:
+    """The parts of the error, where the order of the real runs was replayed."""
+    if not row.implied_all:
+        return {}
+    return {"implied": row.implied, "timing_error": row.timing_error, "statistics_error": row.statistics_error}
 
 
 def _time_at(level: float) -> Callable[[Record, LossReference | None], float | None]:
@@ -269,25 +259,6 @@ def _beside(error: float, floor: float) -> str:
     if error <= floor:
         return "no more than real runs differ from each other"
     return f"{error / floor:.1f} times what real runs differ from each other" if floor else "more than real runs differ"
-
-
-def _error(predicted: float | None, measured: float | None, kind: ErrorKind) -> float | None:
-    if predicted is None or measured is None:
-        return None
-    if kind == "absolute":
-        return predicted - measured
-    return (predicted - measured) / measured if measured else None
-
-
-def _complete(values: Sequence[float | None]) -> list[float] | None:
-    """The values, or None where one is missing: a mean over the runs that happened to get there would mislead."""
-    found = [value for value in values if value is not None]
-    return found if found and len(found) == len(values) else None
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    found = _complete(values)
-    return None if found is None else math.fsum(found) / len(found)
 
 
 def _finite(value: float) -> float | None:

@@ -8,6 +8,7 @@ import pytest
 
 from hetsgd.studies.results import panels_of
 from hetsgd.studies.validation import Row, Validation, validate_panel
+from hetsgd.studies.validation_rows import Split
 from tests.studies.records import case, record, stored
 
 # Every curve falls linearly from loss 1 to 0 in `end` seconds: 90 % of the way is reached at 0.9 end.
@@ -83,3 +84,30 @@ def test_the_json_object_has_what_its_schema_promises() -> None:
     assert found["policies"]["a"]["epoch_s"]["measured"]["values"] == pytest.approx([0.6, 0.6])
     assert set(found["policies"]["b"]["time_to_loss_s.0.5"]) == {"predicted", "measured", "error", "error_kind"}
     assert {"kendall_tau", "median_error", "noise_floor", "verdict"} <= set(found)
+
+
+def test_the_error_is_split_into_timing_and_statistics() -> None:
+    # Predicted 1 s, measured 2 s; with the recorded order the losses would have fallen in 1.9 s.
+    fast = [1.0 - t_s / 1.9 for t_s in (0.0, 1.9)]
+    found = {
+        case("a", role="predicted"): stored(record([(0.0, 1.0), (1.0, 0.0), (2.0, 0.0)])),
+        case("a", role="measured"): stored(
+            record([(0.0, 1.0), (1.9, 0.05), (2.0, 0.0)], event_order_loss=[*fast, 0.0])
+        ),
+        case("b", role="predicted"): stored(record([(0.0, 1.0), (1.0, 0.0)])),
+        case("b", role="measured"): stored(record([(0.0, 1.0), (1.0, 0.0)])),
+    }
+    (panel,) = panels_of(found, 0.9)
+    table = validate_panel(panel, 0.9)
+    time = row(table, "a", "time_to_loss_s.0.9")
+    assert (time.measured, time.implied) == pytest.approx((1.8, 1.71))
+    assert time.timing_error == pytest.approx((0.9 - 1.71) / 1.8)
+    assert time.statistics_error == pytest.approx((1.71 - 1.8) / 1.8)
+    assert (time.timing_error or 0.0) + (time.statistics_error or 0.0) == pytest.approx(time.error)
+    (split,) = table.splits
+    assert (split.label, split.dominates) == ("a", "timing")
+    shown = table.as_json()
+    assert shown["error_split"]["a"]["dominates"] == "timing"
+    assert "implied" not in shown["policies"]["b"]["time_to_loss_s.0.9"]
+    assert Split(label="a", timing=0.04, statistics=-0.2).dominates == "statistics"
+    assert Split(label="a", timing=0.04, statistics=-0.02).dominates == "neither"
