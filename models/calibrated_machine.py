@@ -22,6 +22,14 @@ from hetsgd.models.workload import Precision
 
 MEASURED: Final = "measured by hetsgd calibrate"
 _TYPICAL_LAYERS: Final = 4
+_MEASURED: Final = frozenset(
+    {
+        "core_flops_float32", "core_flops_float64", "half_batch", "core_bandwidth_bytes_per_s", "kernels_per_layer",
+        "core_l3_bandwidth_bytes_per_s", "dram_bandwidth_bytes_per_s", "step_overhead_s", "flops_float32",
+        "flops_float64", "memory_bandwidth_bytes_per_s", "launch_s", "message_s", "decision_s",
+    }
+)  # fmt: skip
+"""Figures of a socket, an accelerator or a machine that a calibration puts in the place of what was there."""
 
 
 def calibrated_machine(scope: Scope, store: SampleStore, record: CalibrationRecord, *, name: str) -> Machine:
@@ -80,15 +88,24 @@ def _sources(base: Machine) -> tuple[tuple[str, str], ...]:
     said = "said by the system"
     sizes = [f"socket.{s.name}.{key}" for s in base.sockets for key in ("cores", "dram_bytes", "l2_bytes", "l3_bytes")]
     sizes += [f"accelerator.{a.name}.{key}" for a in base.accelerators for key in ("memory_bytes", "l2_bytes")]
-    return tuple((field, said) for field in sizes)
+    # What a calibration does not measure stays what it was.
+    kept = {field: text for field, text in base.sources if not _is_measured(field)}
+    return tuple({**dict.fromkeys(sizes, said), **kept}.items())
+
+
+def _is_measured(field: str) -> bool:
+    """Whether a calibration measures a figure of a machine, by its name in a file (`socket.cpu0.cores`)."""
+    owner, _, key = field.rpartition(".")
+    return owner.startswith(("link", "noise")) or key in _MEASURED or not key
 
 
 def _assumed(base: Machine, store: SampleStore) -> tuple[str, ...]:
     """Values that were not measured: what no copy was made for, and messages where no run was long enough."""
     found = [f"accelerator.{acc.name}.copy_engines" for acc in base.accelerators]
+    found += [field for field in base.assumed if not _is_measured(field)]
     if not store.count("round trip gap"):
         found += ["machine.message_s", "machine.decision_s"]
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 # -- steps -------------------------------------------------------------------------------------------------------

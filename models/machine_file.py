@@ -28,7 +28,7 @@ from hetsgd.models.edge import (
 from hetsgd.models.machine import Accelerator, Link, Machine, Noise, Placement, Socket
 from hetsgd.models.machine_bounds import BOUNDS, hardware_problem, unit_hint
 from hetsgd.models.machine_knobs import without_effect
-from hetsgd.models.machine_local import local_machine
+from hetsgd.models.machine_local import available_cores, known_rates, local_machine
 from hetsgd.models.machine_names import LOCAL, MACHINE_FOLDER, machine_names
 
 _Value = TypeVar("_Value")
@@ -67,7 +67,8 @@ def load_machine(
 
     Keys are those of the machine (`cpu_lanes`, `accelerators`: how many are used, `message_s`, ...), of its noise
     (`cpu_sigma`), or `ENTRY.KEY` of one socket, accelerator or link (`pcie0.latency_s`); values may be text or typed.
-    `accelerators` and `links` describe the devices that were found at hand, for `local` only.
+    `accelerators` and `links` describe the devices that were found at hand, for `local` only; so does the key
+    `fresh`: the machine is measured anew instead of taken as it was kept.
 
     Raises MachineError, which names file, field, rule and value.
     """
@@ -75,13 +76,19 @@ def load_machine(
     text = str(name_or_path)
     used = _count(given.pop("accelerators", None))
     if text == LOCAL:
-        machine = local_machine(accelerators, links, used=used)
+        fresh = _typed_flag(given.pop("fresh", False))
+        machine = local_machine(accelerators, links, used=used, fresh=fresh)
     elif ":" in text and not text.endswith(".toml") and not Path(text).exists():
         machine = _using(_from_module(text), used, text)
     else:
         path = _find(text)
         machine = _read_machine(path, used)
     return _override(machine, given)
+
+
+def local_words(overrides: Mapping[str, Any]) -> str:
+    """One line on the rates of `local` under these overrides: from when they are, where kept, how renewed."""
+    return known_rates(available_cores(), _typed_flag(overrides.get("fresh", False))).words()
 
 
 def _count(value: object) -> int | None:
@@ -94,6 +101,13 @@ def _count(value: object) -> int | None:
     if count < 0:
         raise MachineError(f"--set: machine.accelerators: must be a whole number >= 0, got {shown_value(value)}")
     return count
+
+
+def _typed_flag(value: object) -> bool:
+    try:
+        return TypeAdapter(bool).validate_python(value)
+    except ValidationError as error:
+        raise MachineError(f"--set: machine.fresh: must be true or false, got {shown_value(value)}") from error
 
 
 def _find(text: str) -> Path:

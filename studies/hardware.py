@@ -81,4 +81,6 @@ def _local(machine: Machine, devices: tuple[str, ...]) -> Machine:
         accelerators=fresh.accelerators,
         links=fresh.links,
         cpu_lanes=fresh.cpu_lanes,
+        sources=fresh.sources,
+        assumed=fresh.assumed,
     )

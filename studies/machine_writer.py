@@ -28,7 +28,7 @@ def machine_text(machine: Machine, *, origin: str, raw: Sequence[RawSamples] = (
 
 
 def _lines(machine: Machine, origin: str) -> Iterator[str]:
-    sources = {"": origin, **dict(machine.sources), **dict.fromkeys(machine.assumed, f"assumed: {origin}")}
+    sources = {"": origin, **dict.fromkeys(machine.assumed, f"assumed: {origin}"), **dict(machine.sources)}
     yield f"name = {_toml(machine.name)}"
     yield f"description = {_toml(machine.description)}"
     yield "\n[machine]"
