@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import selectors
+import math
+import select
 import signal
 import socket
 import time
@@ -28,7 +29,8 @@ class ChildProcess:
         self.seat = seat
         self.lane = lane
         self.alive = True
-        self._data = bytearray()
+        self._data = b""
+        self._orders: list[bytes] = []
         here, there = socket.socketpair()
         self.connection = here
         try:
@@ -55,9 +57,15 @@ class ChildProcess:
             send_setup(self.connection, self.setup, descriptors)
 
     def send(self, order: Order) -> None:
-        """Send an order; likewise."""
-        with contextlib.suppress(OSError):
-            self.connection.sendall(pack_order(order))
+        """Send an order with the next `flush`, which waiting for reports does for all children."""
+        self._orders.append(pack_order(order))
+
+    def flush(self) -> None:
+        """Send the orders that were given; a child that is dead by now is noticed as above."""
+        if self._orders:
+            orders, self._orders = self._orders, []
+            with contextlib.suppress(OSError):
+                self.connection.sendall(b"".join(orders))
 
     def receive(self) -> list[Report] | None:
         """The reports that have come; None when the child is gone."""
@@ -67,12 +75,10 @@ class ChildProcess:
             return None
         if not more:
             return None
-        data = self._data
-        data += more
+        data = self._data + more
         whole = len(data) - len(data) % REPORT_BYTES
-        reports = unpack_reports(bytes(data[:whole]))
-        del data[:whole]
-        return reports
+        self._data = data[whole:]
+        return unpack_reports(data[:whole])
 
     def end_in_words(self) -> str:
         """Wait for a child that has closed its connection, and say how it ended."""
@@ -88,6 +94,7 @@ class ChildProcess:
     def close(self) -> None:
         """Close the connection, which makes the child quit once it has done what it is at."""
         self.send(Order(kind=OrderKind.QUIT, serial=0))
+        self.flush()
         self.connection.close()
         self.alive = False
 
@@ -104,11 +111,12 @@ class Children:
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
         self.all: list[ChildProcess] = []
-        self._selector = selectors.DefaultSelector()
+        self._poll = select.poll()
+        self._by_descriptor: dict[int, ChildProcess] = {}
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
         self._wake_write.setblocking(False)
-        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        self._poll.register(self._wake_read, select.POLLIN)
 
     def __enter__(self) -> Children:
         return self
@@ -125,7 +133,8 @@ class Children:
         """Start one more child; it gets its setup with `send_setups`."""
         child = ChildProcess(self._launcher, setup, kind, seat, lane)
         self.all.append(child)
-        self._selector.register(child.connection, selectors.EVENT_READ, child)
+        self._poll.register(child.connection, select.POLLIN)
+        self._by_descriptor[child.connection.fileno()] = child
         return child
 
     def send_setups(self, descriptors: Sequence[int]) -> None:
@@ -138,20 +147,28 @@ class Children:
         with contextlib.suppress(OSError):
             self._wake_write.send(b"\0")
 
-    def select(self, timeout_s: float | None) -> Sequence[ChildProcess]:
-        """The children that have said something or died, after waiting for one at most `timeout_s`."""
+    def select(self, timeout_s: float) -> Sequence[ChildProcess]:
+        """The children that have said something or died, after waiting for one at most `timeout_s`.
+
+        Orders that were given to any of them go out first.
+        """
+        for child in self._by_descriptor.values():
+            child.flush()
         ready = []
-        for key, _ in self._selector.select(timeout_s):
-            if key.data is None:
+        for descriptor, _ in self._poll.poll(math.ceil(timeout_s * 1e3)):
+            child_or_none = self._by_descriptor.get(descriptor)
+            if child_or_none is None:
                 with contextlib.suppress(BlockingIOError):
                     self._wake_read.recv(4096)
             else:
-                ready.append(key.data)
-        return sorted(ready, key=lambda child: child.setup.index)
+                ready.append(child_or_none)
+        if len(ready) > 1:
+            ready.sort(key=lambda child: child.setup.index)
+        return ready
 
     def bury(self, child: ChildProcess) -> str:
         """Take a dead child out, and say how it ended."""
-        self._selector.unregister(child.connection)
+        self._forget(child)
         child.alive = False
         child.connection.close()
         return child.end_in_words()
@@ -159,11 +176,14 @@ class Children:
     def end(self, *, patience_s: float = _END_S) -> None:
         """End all children: those that are idle at once, the others after `patience_s` by force."""
         for child in self.live:
-            self._selector.unregister(child.connection)
+            self._forget(child)
             child.close()
         until = time.monotonic() + patience_s
         for child in self.all:
             child.reap(max(until - time.monotonic(), 0.0))
-        self._selector.close()
         self._wake_read.close()
         self._wake_write.close()
+
+    def _forget(self, child: ChildProcess) -> None:
+        self._poll.unregister(child.connection)
+        del self._by_descriptor[child.connection.fileno()]

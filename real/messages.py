@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections import deque
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -100,6 +102,7 @@ _ORDER: Final = struct.Struct("=10qd7q")
 _REPORT: Final = struct.Struct("=4q2d3q11d")
 ORDER_BYTES: Final = _ORDER.size
 REPORT_BYTES: Final = _REPORT.size
+_RECEIVED_BYTES: Final = 64 * ORDER_BYTES
 
 READ_CODE: Final[dict[Read, int]] = {name: code for code, name in enumerate(READS)}
 WRITE_CODE: Final[dict[Write, int]] = {name: code for code, name in enumerate(WRITES)}
@@ -139,33 +142,31 @@ class Closed(Exception):
 
 
 class Inbox:
-    """The child's end of the connection: orders one by one, waiting for them or not."""
+    """The child's end of the connection. `orders` are those that have arrived, first come first."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._data = bytearray()
+        self._rest = b""
+        self.orders: deque[Order] = deque()
 
-    def receive(self, *, wait: bool = True) -> Order | None:
-        """The next order; None without `wait` when there is none yet. Raises Closed at the end."""
-        data = self._data
-        while len(data) < ORDER_BYTES:
-            flags = 0 if wait else socket.MSG_DONTWAIT
-            try:
-                more = self._connection.recv(64 * ORDER_BYTES, flags)
-            except BlockingIOError:
-                return None
-            except ConnectionError as error:
-                raise Closed from error
-            if not more:
-                raise Closed
-            data += more
-        order = unpack_order(bytes(data[:ORDER_BYTES]))
-        del data[:ORDER_BYTES]
-        return order
-
-    def report(self, report: Report) -> None:
-        """Send a report. Raises Closed when the parent is gone."""
+    def fetch(self, *, wait: bool) -> None:
+        """Take in what has arrived; with `wait` at least a part of an order. Raises Closed at the end."""
         try:
-            self._connection.sendall(pack_report(report))
+            more = self._connection.recv(_RECEIVED_BYTES, 0 if wait else socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except ConnectionError as error:
+            raise Closed from error
+        if not more:
+            raise Closed
+        data = self._rest + more
+        whole = len(data) - len(data) % ORDER_BYTES
+        self.orders.extend(map(Order._make, _ORDER.iter_unpack(data[:whole])))
+        self._rest = data[whole:]
+
+    def report(self, reports: Sequence[Report]) -> None:
+        """Send reports. Raises Closed when the parent is gone."""
+        try:
+            self._connection.sendall(b"".join(map(pack_report, reports)))
         except ConnectionError as error:
             raise Closed from error

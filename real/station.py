@@ -62,6 +62,8 @@ class Station:
         self._last_serial = 0
         self._idle_wanted: set[int] = set()
         self._death = ""
+        self.waits = False
+        """Whether an assignment has been sent that waits for `grant`."""
 
     # -- orders ---------------------------------------------------------------------------------------------------
 
@@ -73,8 +75,9 @@ class Station:
     def assign(self, assign: Assign, *, serial: int, rows_slot: int, slot: int, may_start: bool) -> None:
         """Send an assignment. It may begin by itself if the seat may start and all before it write in place."""
         sent = Sent(serial, assign, slot=slot)
-        sent.go = may_start and all(_in_place(earlier) for earlier in self._queue)
+        sent.go = may_start and all(map(_in_place, self._queue))
         self._queue.append(sent)
+        self.waits = self.waits or not sent.go
         if not self.quiet:
             return  # its lanes are being counted: it is lost with what was given out before
         self._last_serial = serial
@@ -105,6 +108,7 @@ class Station:
         for sent in self._queue:
             if not sent.go:
                 sent.go = True
+                self.waits = not all(other.go for other in self._queue)
                 for child in self.children:
                     if child.setup.index in sent.missing:
                         child.send(Order(kind=OrderKind.GO, serial=sent.serial))
@@ -119,20 +123,27 @@ class Station:
         if report.kind == ReportKind.IDLE:
             self._idle_wanted.discard(child.setup.index)
             return None
-        waiting = [self._evaluation] if report.kind == ReportKind.LOSS else self._queue
-        sent = next((sent for sent in waiting if sent is not None and sent.serial == report.serial), None)
-        if sent is None or child.setup.index not in sent.missing:
+        sent = self._evaluation if report.kind == ReportKind.LOSS else self._sent(report.serial)
+        index = child.setup.index
+        if sent is None or sent.serial != report.serial or index not in sent.missing:
             return None
-        sent.missing.discard(child.setup.index)
-        sent.reports.append((child.setup.index, report))
+        sent.missing.discard(index)
+        sent.reports.append((index, report))
         if sent.missing:
             return None
-        reports = [part for _, part in sorted(sent.reports, key=lambda item: item[0])]
+        sent.reports.sort()
+        reports = [part for _, part in sent.reports]
         if isinstance(sent.task, Evaluate):
             self._evaluation = None
             return _evaluated(sent.task, reports, zero_s)
         self._queue.remove(sent)
         return _finished(sent.task, self.seat, reports, sent.slot, zero_s)
+
+    def _sent(self, serial: int) -> Sent | None:
+        for sent in self._queue:
+            if sent.serial == serial:
+                return sent
+        return None
 
     # -- deaths ---------------------------------------------------------------------------------------------------
 
@@ -158,7 +169,7 @@ class Station:
             if sent.slot >= 0:
                 release(sent.slot)
         self._queue.clear()
-        self._evaluation, self._death = None, ""
+        self._evaluation, self._death, self.waits = None, "", False
         return half
 
 
@@ -180,21 +191,22 @@ def _in_place(sent: Sent) -> bool:
 
 
 def _finished(assign: Assign, seat: Seat, reports: list[Report], slot: int, zero_s: float) -> Finished:
-    read = min(report.read for report in reports)
-    updates = sum(report.updates for report in reports)
+    first = reports[0]
+    read, wrote, start_s, end_s = first.read, first.wrote, first.start_s, first.end_s
+    updates = steps = handled = 0
+    rows = []
+    for report in reports:
+        read, wrote = min(read, report.read), max(wrote, report.wrote)
+        start_s, end_s = min(start_s, report.start_s), max(end_s, report.end_s)
+        updates += report.updates
+        steps += report.steps
+        handled += report.rows
+        rows.append(report.rows)
     result = Result(
-        id=assign.id,
-        seat=seat,
-        rows=sum(report.rows for report in reports),
-        updates=updates,
-        steps=sum(report.steps for report in reports),
-        read=read,
-        wrote=max(report.wrote for report in reports) if updates else read,
-        start_s=min(report.start_s for report in reports) - zero_s,
-        end_s=max(report.end_s for report in reports) - zero_s,
-        work=assign.work,
-    )
-    return Finished(result=result, rows=tuple(report.rows for report in reports), slot=slot)
+        id=assign.id, seat=seat, rows=handled, updates=updates, steps=steps, read=read,
+        wrote=wrote if updates else read, start_s=start_s - zero_s, end_s=end_s - zero_s, work=assign.work,
+    )  # fmt: skip
+    return Finished(result=result, rows=tuple(rows), slot=slot)
 
 
 def _evaluated(evaluate: Evaluate, reports: list[Report], zero_s: float) -> Evaluated:
