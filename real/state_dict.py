@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -33,4 +34,6 @@ def state_dict(workload: Workload, parameters_P: NDArray[Any]) -> dict[str, Tens
 
 def save_state_dict(path: Path, workload: Workload, parameters_P: NDArray[Any]) -> None:
     """Write the state_dict with `torch.save`; `torch.load(path, weights_only=True)` reads it."""
-    torch.save(state_dict(workload, parameters_P), path)
+    buffer = io.BytesIO()
+    torch.save(state_dict(workload, parameters_P), buffer)
+    path.write_bytes(buffer.getvalue())  # torch's own writer hides why a file cannot be written

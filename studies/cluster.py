@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Generator, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 
 from hetsgd.studies.failure import BadInput
 from hetsgd.studies.pool import Outcome
-from hetsgd.studies.runner import Job, perform
+from hetsgd.studies.runner import Job, Unsaved, perform
 
 _FIX = "install it with: pip install 'hetsgd[cluster]'"
 
@@ -41,7 +42,8 @@ def files_of(job: Job) -> dict[str, bytes]:
     """Run a job into a folder of the worker's own and return the files, since a cluster need not share disks."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "run"
-        perform(replace(job, folder=folder))
+        if (lost := perform(replace(job, folder=folder))) is not None:
+            raise OSError(lost.reason)
         return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -63,8 +65,15 @@ def _stored(future: Any, index: int, jobs: Sequence[Job]) -> Outcome:
     error = future.exception()
     if error is not None:
         return Outcome(index=index, error=f"{type(error).__name__}: {error}")
-    for name, content in sorted(future.result().items(), key=lambda item: item[0] == "run.json"):
-        path = jobs[index].folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    files, folder = future.result(), jobs[index].folder
+    try:
+        for name, content in sorted(files.items(), key=lambda item: item[0] == "run.json"):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    except OSError as full:
+        record, resolved = (json.loads(files[name]) for name in ("run.json", "resolved.json"))
+        (folder / "run.json").unlink(missing_ok=True)
+        reason = f"{full.filename or folder}: cannot be written: {full.strerror or full}"
+        return Outcome(index=index, value=Unsaved(record=record, resolved=resolved, reason=reason))
     return Outcome(index=index)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from hetsgd.models.machine_names import LOCAL
 from hetsgd.studies.failure import BadInput, checking
-from hetsgd.studies.interval import number, seconds, share
 from hetsgd.studies.record import StoredRun, read_run
 
 _ENTRY: Final = "present"
 # Where a value comes from is no difference of inputs, and shows in neither result.
-_LEFT_OUT: Final = ("sources", "assumed")
-_WIDTH: Final = 140
+_LEFT_OUT: Final = ("sources", "assumed", "machine_set", "schema")
+# What is measured each time that the machine at hand is detected: it differs between any two runs.
+_DETECTED: Final = (
+    "core_flops_float32", "core_flops_float64", "half_batch", "core_bandwidth_bytes_per_s",
+    "core_l3_bandwidth_bytes_per_s", "dram_bandwidth_bytes_per_s", "flops_float32", "flops_float64",
+    "memory_bandwidth_bytes_per_s", "pinned_bytes_per_s", "pageable_bytes_per_s",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +39,30 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """Differences of inputs (an absent value is None), and metrics with both values."""
+class Inputs:
+    """Differences of inputs (an absent value is None): `chosen`, and figures `measured` anew with the same machine.
 
-    inputs: tuple[Difference, ...]
+    `same`: the inputs that both have alike.
+    """
+
+    chosen: tuple[Difference, ...]
+    measured: tuple[Difference, ...] = ()
+    same: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Differences of inputs, and metrics with both values."""
+
+    inputs: Inputs
     metrics: tuple[Difference, ...]
 
     def as_json(self) -> dict[str, Any]:
         """The object that `compare --json` prints."""
         return {
             "schema": "hetsgd.comparison/1",
-            "inputs": [{"name": item.name, "a": item.a, "b": item.b} for item in self.inputs],
+            "inputs": [{"name": item.name, "a": item.a, "b": item.b} for item in self.inputs.chosen],
+            "measured_anew": [{"name": m.name, "a": m.a, "b": m.b, "change": m.change} for m in self.inputs.measured],
             "metrics": [{"name": m.name, "a": m.a, "b": m.b, "change": m.change} for m in self.metrics],
         }
 
@@ -63,10 +80,46 @@ def compare_folders(a: Path, b: Path) -> Comparison:
 
 def compare_runs(a: StoredRun, b: StoredRun) -> Comparison:
     """Compare two runs."""
-    inputs = _differences(_flat(a.resolved), _flat(b.resolved))
+    inputs = input_differences(a.resolved, b.resolved)
     ours, theirs = run_figures(a.record), run_figures(b.record)
     metrics = [Difference(name=name, a=ours.get(name), b=theirs.get(name)) for name in dict.fromkeys([*ours, *theirs])]
-    return Comparison(inputs=tuple(inputs), metrics=tuple(metrics))
+    return Comparison(inputs=inputs, metrics=tuple(metrics))
+
+
+def input_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Inputs:
+    """Compare the resolved inputs of two runs (`resolved.json`): versions last, figures measured anew apart."""
+    first, second = ({**{k: v for k, v in side.items() if k != "versions"}, **_versions_of(side)} for side in (a, b))
+    ours, theirs = _flat(first), _flat(second)
+    found = _differences(ours, theirs)
+    measured = [item for item in found if _detected_anew(item.name, a, b)]
+    return Inputs(
+        chosen=tuple(item for item in found if item not in measured),
+        measured=tuple(measured),
+        same=_same(ours, theirs),
+    )
+
+
+def _versions_of(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    return {"versions": resolved["versions"]} if "versions" in resolved else {}
+
+
+def _detected_anew(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether an input is a figure of the machine at hand that was measured in both runs, and set in neither."""
+    for side in (a, b):
+        machine = side.get("machine")
+        if not isinstance(machine, Mapping) or machine.get("name") != LOCAL:
+            return False
+        if any(name.endswith(f".{key}") for key in side.get("machine_set", ())):
+            return False
+    return name.startswith("machine.") and name.rpartition(".")[2] in _DETECTED
+
+
+def _same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Difference, ...]:
+    return tuple(
+        Difference(name=name, a=value, b=value)
+        for name, value in ours.items()
+        if name in theirs and theirs[name] == value and value not in (_ENTRY, None, [])
+    )
 
 
 def run_figures(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,43 +141,6 @@ def run_figures(record: Mapping[str, Any]) -> dict[str, Any]:
     return figures
 
 
-def print_comparison(found: Comparison, a: str, b: str) -> None:
-    """Print a comparison to stdout."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else _WIDTH)
-    if not found.inputs:
-        console.print("Inputs: the same.")
-    for title, rows in (("Inputs that differ", found.inputs), ("Results", found.metrics)):
-        if not rows:
-            continue
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-        for heading in ("", a, b):
-            table.add_column(heading, overflow="fold")
-        if rows is found.metrics:
-            table.add_column("change", justify="right")
-        for row in rows:
-            cells = [row.name, _cell(row.name, row.a), _cell(row.name, row.b)]
-            if rows is found.metrics:
-                cells.append("" if row.change is None else f"{100 * row.change:+.1f} %")
-            table.add_row(*cells)
-        console.print(table)
-
-
-def _cell(name: str, value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float | int) and not isinstance(value, bool):
-        if name.split(" ")[0].split(".")[0].endswith("_s") and "per_s" not in name:
-            return seconds(float(value))
-        if name.startswith(("update_share", "utilization")):
-            return share(float(value))
-        return f"{value:,}" if isinstance(value, int) else number(value)
-    return str(value)
-
-
 def _kind(folder: Path) -> str:
     if (folder / "study.json").is_file():
         return "study"
@@ -136,11 +152,11 @@ def _kind(folder: Path) -> str:
 def _studies(a: Path, b: Path) -> Comparison:
     """Studies are compared by their inputs and the mean of every metric of every case that both have."""
     first, second = (_read(folder / "study.json") for folder in (a, b))
-    inputs = _differences(_flat(first["study"]), _flat(second["study"]))
-    inputs += _differences(_flat({"versions": first["versions"]}), _flat({"versions": second["versions"]}))
+    a_inputs, b_inputs = (_flat({**part["study"], "versions": part["versions"]}) for part in (first, second))
+    inputs = Inputs(chosen=tuple(_differences(a_inputs, b_inputs)), same=_same(a_inputs, b_inputs))
     ours, theirs = _flat(first["results"]), _flat(second["results"])
     metrics = [Difference(name=name, a=ours.get(name), b=theirs.get(name)) for name in dict.fromkeys([*ours, *theirs])]
-    return Comparison(inputs=tuple(inputs), metrics=tuple(metrics))
+    return Comparison(inputs=inputs, metrics=tuple(metrics))
 
 
 def _read(path: Path) -> dict[str, Any]:

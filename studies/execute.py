@@ -13,9 +13,10 @@ from hetsgd.models.footprint import CapacityError
 from hetsgd.models.learner import Learner, NoLearner
 from hetsgd.models.policy import PolicyError
 from hetsgd.models.trace import Trace
-from hetsgd.studies.failure import BadInput, RunFailed, checking
+from hetsgd.studies.failure import BadInput, NotSaved, RunFailed, checking
 from hetsgd.studies.interrupts import QuietInterrupts
-from hetsgd.studies.record import EngineName, resolved_inputs, run_record, write_run
+from hetsgd.studies.policy_error import policy_faults
+from hetsgd.studies.record import MODEL, EngineName, OutputError, resolved_inputs, run_record, write_run
 from hetsgd.studies.resolve import Ready
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetsgd.models.loss_curve import LossReference
-    from hetsgd.models.plan import ProgressSink
+    from hetsgd.models.plan import Plan, ProgressSink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +48,25 @@ class Finished:
             device=self.device,
         )  # fmt: skip
 
+    def resolved(self) -> dict[str, Any]:
+        """All that went into the run: the object of `resolved.json`."""
+        ready = self.ready
+        return resolved_inputs(ready.plan, engine=self.engine, learner=ready.learner, machine_set=ready.machine_set)
+
     def save(self, folder: Path, record: Mapping[str, Any]) -> None:
-        """Write record, resolved inputs, trace and (real runs) the trained model into a folder."""
-        resolved = resolved_inputs(self.ready.plan, engine=self.engine, learner=self.ready.learner)
+        """Write record, resolved inputs, trace and (real runs) the model into a folder; NotSaved where that fails."""
+        resolved = self.resolved()
         extra: Callable[[Path], None] | None = None if self.parameters is None else self._save_model
-        with checking():
+        try:
             write_run(folder, record=record, resolved=resolved, trace=self.trace, extra=extra)
+        except OutputError as error:
+            raise NotSaved(str(error)) from error
 
     def _save_model(self, folder: Path) -> None:
         from hetsgd.real.state_dict import save_state_dict
 
         if self.parameters is not None:
-            save_state_dict(folder / "model.pt", self.ready.plan.workload, self.parameters)
+            save_state_dict(folder / MODEL, self.ready.plan.workload, self.parameters)
 
 
 def run_simulated(ready: Ready, progress: ProgressSink | None = None) -> Finished:
@@ -70,7 +78,7 @@ def run_simulated(ready: Ready, progress: ProgressSink | None = None) -> Finishe
 
     begun_s = time.perf_counter()
     learner = _learner(ready)
-    with _running(), QuietInterrupts(progress) as sink:
+    with _running(ready.plan), QuietInterrupts(progress) as sink:
         trace = simulate(ready.plan, learner, progress=sink)
     return Finished(engine="sim", ready=ready, trace=trace, wall_s=time.perf_counter() - begun_s)
 
@@ -82,7 +90,7 @@ def run_real(ready: Ready, progress: ProgressSink | None = None) -> Finished:
     with checking():
         data = ready.data()
     begun_s = time.perf_counter()
-    with _running():
+    with _running(ready.plan):
         trained = train(ready.plan, data, progress=progress)
     return Finished(
         engine="real",
@@ -104,10 +112,11 @@ def _learner(ready: Ready) -> Learner:
 
 
 @contextmanager
-def _running() -> Iterator[None]:
-    """A policy that breaks the contract in the middle of a run is a failed run, what does not fit is bad input."""
+def _running(plan: Plan) -> Iterator[None]:
+    """A policy that breaks (the contract) in the middle of a run is a failed run, what does not fit is bad input."""
     try:
-        yield
+        with policy_faults(plan):
+            yield
     except CapacityError as error:
         raise BadInput(str(error)) from error
     except PolicyError as error:

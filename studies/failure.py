@@ -20,6 +20,14 @@ class RunFailed(RuntimeError):
     """The input was right and the run itself failed. A diverged run is a result, not a failure."""
 
 
+class NotSaved(RuntimeError):
+    """Results exist and could not be stored or shown; the message names the file and the reason. Ends with code 3."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C or SIGTERM ended the command; the message says what is kept, and in which folder."""
+
+
 @contextmanager
 def checking(source: str = "") -> Iterator[None]:
     """Turn what parsers and values raise on bad input into BadInput, with `source` (a file or option) in front."""

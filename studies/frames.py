@@ -62,7 +62,7 @@ def time_frames(result: StudyResult) -> tuple[pd.DataFrame, pd.DataFrame]:
         if case.seed != result.study.seeds[0]:
             continue
         try:
-            trace = run.trace()
+            trace = run.trace
         except OutputError:
             continue
         if trace.level != "full" or not trace.elapsed_s > 0.0:

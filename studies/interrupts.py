@@ -1,11 +1,18 @@
-"""Ctrl-C and SIGTERM in a simulated run: it ends at the next quiet moment, with everything so far in its trace."""
+"""Ctrl-C and SIGTERM: one handler for the whole program, and what a run or a save does with a signal instead.
+
+The first signal ends what is under way in an orderly way, the second ends the program at once. Handlers are only
+set in the main thread: elsewhere Python has none.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
+
+from hetsgd.studies.failure import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from hetsgd.models.plan import ProgressSink
@@ -14,16 +21,11 @@ if TYPE_CHECKING:
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-class QuietInterrupts:
-    """A progress sink that raises KeyboardInterrupt once a signal has come in; a second signal raises at once.
+class _Handlers:
+    """A context in which signals go to `_note`; the handlers of before come back after it."""
 
-    An engine reports progress between two events, where its books are in order. Signals are caught inside the
-    `with` block, in the main thread only (elsewhere Python has none).
-    """
-
-    def __init__(self, progress: ProgressSink | None) -> None:
-        self._progress = progress
-        self._received = False
+    def __init__(self) -> None:
+        self.received = 0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -38,14 +40,63 @@ class QuietInterrupts:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._received:
+        self.received += 1
+        if self.received > 1:
             raise KeyboardInterrupt
-        self._received = True
+
+
+class Ending(_Handlers):
+    """The program's own handlers: the first signal raises KeyboardInterrupt, a second one ends the process.
+
+    The second comes where the first is still being answered (something hangs, or takes too long): child processes
+    are killed and the process ends with the code of an interrupt, without another word.
+    """
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.received += 1
+        if self.received > 1:
+            end_now()
+        raise KeyboardInterrupt
+
+
+def end_now() -> None:
+    """Kill the child processes and end this one with the code of an interrupt."""
+    try:
+        import psutil
+
+        for child in psutil.Process().children(recursive=True):
+            child.kill()
+    except Exception:  # noqa: BLE001 - whatever is wrong with the children, the process must end now
+        os._exit(EXIT_INTERRUPTED)
+    os._exit(EXIT_INTERRUPTED)
+
+
+class Held(_Handlers):
+    """Signals wait while results are stored and shown; a second one raises KeyboardInterrupt at once.
+
+    `after`: signals that were answered before, so that the next one is the second.
+    """
+
+    def __init__(self, after: int = 0) -> None:
+        super().__init__()
+        self.received = after
+
+
+class QuietInterrupts(_Handlers):
+    """A progress sink that raises KeyboardInterrupt once a signal has come in; a second signal raises at once.
+
+    An engine reports progress between two events, where its books are in order.
+    """
+
+    def __init__(self, progress: ProgressSink | None) -> None:
+        super().__init__()
+        self._progress = progress
+        self._answered = False
 
     def __call__(self, progress: Progress) -> None:
         """Report progress; KeyboardInterrupt where a signal has come in."""
-        if self._received:
-            self._received = False
+        if self.received and not self._answered:
+            self._answered = True
             raise KeyboardInterrupt
         if self._progress is not None:
             self._progress(progress)

@@ -72,7 +72,7 @@ def seconds(value: float | None) -> str:
 
 def _digits(value: float) -> str:
     """Three significant digits without an exponent where a person would not write one."""
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:z.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def number(value: float | None) -> str:
@@ -87,10 +87,10 @@ def number(value: float | None) -> str:
 def percent(value: float) -> str:
     """A level or a share as a whole percentage.
 
-    >>> percent(0.9)
-    '90 %'
+    >>> percent(0.9), percent(-0.001)
+    ('90 %', '0 %')
     """
-    return f"{100 * value:.0f} %"
+    return f"{100 * value:z.0f} %"
 
 
 def share(value: float | None) -> str:
@@ -99,4 +99,4 @@ def share(value: float | None) -> str:
     >>> share(0.1234), share(0.9999)
     ('12.3 %', '100.0 %')
     """
-    return "-" if value is None or not math.isfinite(value) else f"{100 * value:.1f} %"
+    return "-" if value is None or not math.isfinite(value) else f"{100 * value:z.1f} %"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from hetsgd.models.series import batch_series
 from hetsgd.models.trace import SPAN_KINDS, Trace
-from hetsgd.studies.failure import BadInput, checking
+from hetsgd.studies.failure import BadInput, NotSaved
 
 _MICROSECONDS: Final = 1e6
 _BATCH_BINS: Final = 500
@@ -18,16 +19,31 @@ _BATCH_BINS: Final = 500
 _GROUPS: Final = {"cpu": "CPU lanes", "accelerator": "accelerators", "link": "links", "merge": "merges"}
 
 
+def check_target(path: Path, *, force: bool = False) -> None:
+    """Raise BadInput where the file exists (unless `force`), or its folder is missing or cannot be written."""
+    if path.exists() and not path.is_file():
+        raise BadInput(f"--perfetto: {path}: must be a file, and is a folder or device")
+    if path.exists() and not force:
+        raise BadInput(f"--perfetto: {path}: exists already; name another file, or replace it with --force")
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
+        raise BadInput(f"--perfetto: {path.parent}: must be a folder that can be written")
+
+
 def write_perfetto(trace: Trace, path: Path) -> int:
     """Write spans, losses and batch sizes of a trace as JSON; returns the number of events.
 
-    Raises BadInput where the trace holds no spans or the file cannot be written.
+    Raises BadInput where the trace holds no spans, NotSaved where the file cannot be written: it is whole or not there.
     """
     if trace.level != "full":
         raise BadInput(f"trace: holds no spans at level {trace.level!r}; run again with --set run.trace=full")
     events = list(_events(trace))
-    with checking(str(path)):
-        path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}), encoding="utf-8")
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}), encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise NotSaved(f"{path}: cannot be written: {error.strerror or error}") from error
     return len(events)
 
 

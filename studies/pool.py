@@ -23,11 +23,14 @@ from typing import IO, Any, Final
 
 import cloudpickle
 
+from hetsgd.studies.failure import BadInput, RunFailed
+
 _LENGTH: Final = struct.Struct("<Q")
 _ONE_THREAD: Final = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
 _PARENT_CHECK_S: Final = 1.0
+_LOOK_AGAIN_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +97,14 @@ class _Child:
 
     def end(self) -> None:
         self._ended = True
-        process = self._process
-        if process is not None and process.poll() is None:
-            process.kill()
-        self._thread.join()
+        while True:
+            process = self._process
+            if process is not None and process.poll() is None:
+                process.kill()
+            if not self._thread.is_alive():
+                break
+            # It may have been about to start a process that was not there to be killed a moment ago: look again.
+            self._thread.join(_LOOK_AGAIN_S)
         self._bury()
 
     def _feed(self) -> None:
@@ -182,7 +189,8 @@ def _serve() -> None:
             function, argument = cloudpickle.loads(payload)
             answer = (function(argument), "", "")
         except Exception as error:  # noqa: BLE001 - whatever a job raises belongs to that job alone
-            answer = (None, f"{type(error).__name__}: {error}", traceback.format_exc())
+            name = "" if isinstance(error, BadInput | RunFailed) else f"{type(error).__name__}: "
+            answer = (None, f"{name}{error}", traceback.format_exc())
         try:
             _send(outbox, cloudpickle.dumps(answer))
         except BrokenPipeError:  # the parent is gone, and nobody else wants the answer

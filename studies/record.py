@@ -8,11 +8,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -26,6 +28,7 @@ from hetsgd.studies.spending import spent_keys
 
 RUN_SCHEMA: Final = "hetsgd.run/1"
 RESOLVED_SCHEMA: Final = "hetsgd.resolved/1"
+MODEL: Final = "model.pt"
 
 EngineName = Literal["sim", "real"]
 
@@ -36,14 +39,15 @@ class OutputError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """One run on disk. `record` is `run.json`, `resolved` are all its inputs; `trace()` reads the trace."""
+    """One run on disk. `record` is `run.json`, `resolved` are all its inputs; `trace` is read when it is asked for."""
 
     folder: Path
     record: Mapping[str, Any]
     resolved: Mapping[str, Any]
 
+    @property
     def trace(self) -> Trace:
-        """The whole trace; OutputError where it is missing or damaged."""
+        """The whole trace, read anew each time (keep it); OutputError where it is missing or damaged."""
         from hetsgd.studies.trace_store import TraceStoreError, read_trace
 
         try:
@@ -112,8 +116,8 @@ def run_record(
     return dict(strict({**record, **spent_keys(metrics.spent)}))
 
 
-def resolved_inputs(plan: Plan, *, engine: EngineName, learner: str) -> dict[str, Any]:
-    """All that went into a run, and the versions that made it."""
+def resolved_inputs(plan: Plan, *, engine: EngineName, learner: str, machine_set: Sequence[str] = ()) -> dict[str, Any]:
+    """All that went into a run, and the versions that made it; `machine_set`: the `machine.KEY`s that were set."""
     return dict(
         strict(
             {
@@ -121,6 +125,7 @@ def resolved_inputs(plan: Plan, *, engine: EngineName, learner: str) -> dict[str
                 "engine": engine,
                 "learner": learner,
                 "machine": described(plan.machine),
+                "machine_set": list(machine_set),
                 "workload": described(plan.workload),
                 "policy": policy_of(plan),
                 "run": described(plan.run),
@@ -214,13 +219,14 @@ def write_run(
 
     Everything is written beside first and moved in at the end, `run.json` last: a folder with a `run.json` is a
     whole run. `extra` writes more files into the folder it is given (such as a trained model). OutputError where
-    the folder cannot be written.
+    the folder cannot be written. What an older run left there and this one does not have (a model) is removed.
     """
     from hetsgd.studies.trace_store import write_trace
 
     path = check_folder(folder)
-    part = Path(tempfile.mkdtemp(dir=path, prefix=".part-"))
+    part: Path | None = None
     try:
+        part = Path(tempfile.mkdtemp(dir=path, prefix=".part-"))
         (part / "trace").mkdir()
         write_trace(trace, part / "trace")
         _write_json(part / "resolved.json", resolved)
@@ -229,10 +235,12 @@ def write_run(
         _write_json(part / "run.json", record)
         _move_in(part, path)
     except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}; free space or name another "
-                          "one with --out") from error  # fmt: skip
+        raise OutputError(_unwritten(error, part, path)) from error
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        if part is not None:
+            shutil.rmtree(part, ignore_errors=True)
+        with suppress(OSError):
+            path.rmdir()  # nothing came to be in it
     return path
 
 
@@ -251,9 +259,20 @@ def to_json(value: Mapping[str, Any]) -> str:
     return json.dumps(strict(value), indent=2, allow_nan=False, ensure_ascii=False)
 
 
+def _unwritten(error: OSError, part: Path | None, path: Path) -> str:
+    """What could not be written, by the name that it would have had, and why."""
+    file = path
+    if part is not None and isinstance(error.filename, str) and Path(error.filename).is_relative_to(part):
+        file = path / Path(error.filename).relative_to(part)
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return f"{file}: cannot be written: {reason}; free space or name another folder with --out"
+
+
 def _move_in(part: Path, path: Path) -> None:
     """Move what was written into its place; the old `run.json` goes first, the new one comes last."""
     (path / "run.json").unlink(missing_ok=True)
+    if not (part / MODEL).exists():
+        (path / MODEL).unlink(missing_ok=True)
     for item in sorted(part.iterdir(), key=lambda item: item.name == "run.json"):
         target = path / item.name
         if target.is_dir() and not target.is_symlink():

@@ -13,6 +13,7 @@ from hetsgd.models.edge import nearest
 from hetsgd.models.machine_names import LOCAL
 from hetsgd.models.run import StopRule
 from hetsgd.studies.failure import BadInput, checking
+from hetsgd.studies.policy_error import policy_faults
 from hetsgd.studies.policy_file import load_policy
 
 if TYPE_CHECKING:
@@ -45,11 +46,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A run that is fully resolved and checked; `data` loads the data set (once)."""
+    """A run that is fully resolved and checked; `data` loads the data set (once).
+
+    `machine_set`: the keys of `machine.KEY` settings, whose figures were chosen and not detected.
+    """
 
     plan: Plan
     learner: str
     data: Callable[[], Dataset]
+    machine_set: tuple[str, ...] = ()
 
 
 def resolve(ask: Ask, *, check: bool = True) -> Ready:
@@ -80,7 +85,7 @@ def resolve(ask: Ask, *, check: bool = True) -> Ready:
         )
     if check:
         check_plan(plan, ask.learner)
-    return Ready(plan=plan, learner=ask.learner, data=loaded.data)
+    return Ready(plan=plan, learner=ask.learner, data=loaded.data, machine_set=tuple(parts["machine"]))
 
 
 def data_of(ask: Ask) -> Callable[[], Dataset]:
@@ -128,7 +133,8 @@ def check_plan(plan: Plan, learner: str) -> None:
     with checking():
         fleet = plan.fleet()
         check_recipe(plan.recipe, fleet, plan.run)
-        plan.recipe.begin(fleet)
+        with policy_faults(plan):
+            plan.recipe.begin(fleet)
         check_capacity(plan)
     if learner == "real":
         check_here(plan)

@@ -5,23 +5,24 @@ A folder `runs/<key>` with a `run.json` is a whole result: a second start, or on
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetsgd.models.machine_names import LOCAL
 from hetsgd.models.run import StopRule, TraceLevel
 from hetsgd.studies.case import Case, case_key
-from hetsgd.studies.failure import BadInput, RunFailed
+from hetsgd.studies.failure import BadInput, NotSaved, RunFailed, checking
 from hetsgd.studies.machine_writer import machine_text
 from hetsgd.studies.pool import Outcome, run_all
 from hetsgd.studies.record import OutputError, StoredRun, read_run
-from hetsgd.studies.resolve import Ask, Ready, data_of, machine_here, resolve
+from hetsgd.studies.resolve import Ask, Ready, data_of, machine_here, resolve, split_settings
 from hetsgd.studies.screen import Meter, say
 
 if TYPE_CHECKING:
     from hetsgd.models.plan import Plan
+    from hetsgd.studies.execute import Finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +43,32 @@ class Job:
     folder: Path
 
 
-def perform(job: Job) -> None:
-    """Run a job and write its folder; called in a child process."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsaved:
+    """A result that could not be stored, and why: it counts in this process, and is run again by the next one."""
+
+    record: Mapping[str, Any]
+    resolved: Mapping[str, Any]
+    reason: str
+
+
+def perform(job: Job) -> Unsaved | None:
+    """Run a job and write its folder; called in a child process. Returns the result where it cannot be written."""
     from hetsgd.studies.execute import run_simulated
 
-    finished = run_simulated(Ready(plan=job.plan, learner=job.ask.learner, data=data_of(job.ask)))
-    finished.save(job.folder, finished.record())
+    keys = tuple(split_settings(job.ask.settings)["machine"])
+    ready = Ready(plan=job.plan, learner=job.ask.learner, data=data_of(job.ask), machine_set=keys)
+    return stored(run_simulated(ready), job.folder)
+
+
+def stored(finished: Finished, folder: Path) -> Unsaved | None:
+    """Write the folder of a finished run; returns the result where that fails."""
+    record = finished.record()
+    try:
+        finished.save(folder, record)
+    except NotSaved as error:
+        return Unsaved(record=record, resolved=finished.resolved(), reason=str(error))
+    return None
 
 
 @dataclass(slots=True)
@@ -59,6 +80,7 @@ class Runner:
     workers: int
     cluster: str | None = None
     failures: list[str] = field(default_factory=list)
+    unsaved: dict[Path, Unsaved] = field(default_factory=dict)
 
     def resolve_all(self, tasks: Sequence[Task]) -> list[Ready]:
         """Resolve and check runs before any of them starts; BadInput where one is wrong."""
@@ -82,7 +104,7 @@ class Runner:
             say(f"{title}: {runs - len(jobs)} of {runs} runs are there already")
         if jobs:
             self._perform_all(title, [job for job, _ in jobs.values()], [case for _, case in jobs.values()])
-        return {case: read_run(folder) for case, folder in folders.items() if _there(folder)}
+        return {case: run for case, folder in folders.items() if (run := self._result(folder)) is not None}
 
     def measure(self, title: str, tasks: Sequence[Task]) -> dict[Case, StoredRun]:
         """Run real tasks one after the other, in the order given (the caller interleaves repeats)."""
@@ -94,11 +116,20 @@ class Runner:
                 ready = resolve(replace(self._ask(task), learner="real"))
                 folder = self.folder_of(task.case, ready)
                 meter.at(number, task.case.words())
-                if _there(folder) or self._measure_one(task.case, ready, folder):
-                    found[task.case] = read_run(folder)
+                if not _there(folder):
+                    self._measure_one(task.case, ready, folder)
+                run = self._result(folder)
+                if run is not None:
+                    found[task.case] = run
         return found
 
-    def _measure_one(self, case: Case, ready: Ready, folder: Path) -> bool:
+    def _result(self, folder: Path) -> StoredRun | None:
+        """The run that belongs into a folder, stored or not; None where it failed."""
+        if (lost := self.unsaved.get(folder)) is not None:
+            return StoredRun(folder=folder, record=lost.record, resolved=lost.resolved)
+        return read_run(folder) if _there(folder) else None
+
+    def _measure_one(self, case: Case, ready: Ready, folder: Path) -> None:
         """Run for real and save; a run that breaks is told and costs neither the others nor the report."""
         from hetsgd.studies.execute import run_real
 
@@ -108,12 +139,16 @@ class Runner:
             raise
         except Exception as error:  # noqa: BLE001 - whatever breaks a run on hardware breaks that run alone
             self._failed("real runs", case, f"{type(error).__name__}: {error}")
-            return False
-        record = finished.record()
-        if record["status"] == "interrupted":
+            return
+        if finished.trace.status == "interrupted":
             raise KeyboardInterrupt
-        finished.save(folder, record)
-        return True
+        self._note(folder, stored(finished, folder))
+
+    def _note(self, folder: Path, lost: Unsaved | None) -> None:
+        if lost is not None:
+            if not self.unsaved:
+                say(f"not saved, the study goes on: {lost.reason}")
+            self.unsaved[folder] = lost
 
     def _failed(self, title: str, case: Case, error: str) -> None:
         self.failures.append(f"{case.words()}: {error}")
@@ -125,10 +160,12 @@ class Runner:
             return name
         path = self.folder / "machines" / f"{LOCAL}.toml"
         if not path.is_file():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_suffix(".part")
-            part.write_text(machine_text(machine_here(), origin="detected on the machine at hand"), encoding="utf-8")
-            part.replace(path)
+            text = machine_text(machine_here(), origin="detected on the machine at hand")
+            with checking(f"--out: {path}"):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part = path.with_suffix(".part")
+                part.write_text(text, encoding="utf-8")
+                part.replace(path)
         return str(path)
 
     def folder_of(self, case: Case, ready: Ready) -> Path:
@@ -155,10 +192,11 @@ class Runner:
                     case = cases[outcome.index]
                     if outcome.error:
                         self._failed(title, case, outcome.error)
+                    self._note(jobs[outcome.index].folder, outcome.value)
                     meter.at(number, f"{number} of {len(jobs)}, {case.label} on {case.machine}")
             finally:
                 outcomes.close()
-        if self.failures and not any(_there(job.folder) for job in jobs):
+        if self.failures and all(self._result(job.folder) is None for job in jobs):
             raise RunFailed(self.failures[0])
 
     def _outcomes(self, jobs: Sequence[Job]) -> Generator[Outcome]:

@@ -5,10 +5,15 @@ On a terminal a bar that moves; elsewhere (a file, a pipe, continuous integratio
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
+
+from hetsgd.studies.failure import NotSaved
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -20,8 +25,10 @@ _LINE_EVERY_S: Final = 10.0
 
 
 def say(text: str) -> None:
-    """One line of log."""
-    print(text, file=sys.stderr, flush=True)
+    """One line of log; a stderr that is closed or gone takes nothing else with it."""
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
 
 
 class Meter:
@@ -70,3 +77,52 @@ class Meter:
         loss = "" if progress.loss is None else f", loss {progress.loss:.4g}"
         note = f"t {progress.now_s:.3g} s, epoch {progress.epoch}, {progress.updates:,} updates{loss}"
         self.at(progress.fraction * self._total, note)
+
+
+@contextmanager
+def results_only() -> Iterator[None]:
+    """Whatever is printed inside goes to stderr: stdout is for results, and a foreign module may print anything.
+
+    Both Python's stdout and the file behind it change, so that libraries and child processes are caught as well.
+    """
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    with redirect_stdout(sys.stderr), _second_file():
+        yield
+
+
+@contextmanager
+def _second_file() -> Iterator[None]:
+    try:
+        kept = os.dup(1)
+    except OSError:  # a closed stdout spoils nothing
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+@contextmanager
+def showing() -> Iterator[None]:
+    """Print results inside. A reader that has gone away (`| head`) is no fault; NotSaved where stdout is full."""
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        discard_stdout()
+    except OSError as error:
+        discard_stdout()
+        raise NotSaved(f"stdout: cannot be written: {error.strerror or error}") from error
+
+
+def discard_stdout() -> None:
+    """Nobody reads any more: what is still in the buffer must not complain when Python ends."""
+    with suppress(OSError, ValueError):
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)

@@ -22,7 +22,7 @@ STUDY_SCHEMA: Final = "hetsgd.study/1"
 
 
 def write_study(folder: Path, result: StudyResult, source: str) -> None:
-    """Write everything about a study but its runs and its report."""
+    """Write everything about a study but its runs and its report; runs that could not be stored are left out."""
     if source:
         (folder / "study.toml").write_text(source, encoding="utf-8")
     content = {
@@ -34,12 +34,13 @@ def write_study(folder: Path, result: StudyResult, source: str) -> None:
         "failures": list(result.failures),
         "results": _results(result),
         "validation": [validation.as_json() for validation in result.validations],
-        "cases": [{**asdict(case), "run": run.folder.name} for case, run in result.found.items()],
+        "cases": [
+            {**asdict(case), "run": run.folder.name}
+            for case, run in result.found.items()
+            if (run.folder / "run.json").is_file()
+        ],
     }
-    path = folder / "study.json"
-    part = path.with_suffix(".part")
-    part.write_text(to_json(content) + "\n", encoding="utf-8")
-    part.replace(path)
+    (folder / "study.json").write_text(to_json(content) + "\n", encoding="utf-8")
     runs_frame(result).to_parquet(folder / "runs.parquet", index=False)
 
 
@@ -66,7 +67,11 @@ def read_study(folder: Path) -> StudyResult:
 
 
 def runs_frame(result: StudyResult) -> Any:
-    """A pandas frame with one row per run: who it is, its settings, and its figures (see `run_figures`)."""
+    """A pandas frame with one row per run: who it is, its settings, and its figures (see `run_figures`).
+
+    A setting is a column `set.KEY`: a number where all runs have numbers there, else its text; missing where a run
+    leaves it alone.
+    """
     import pandas as pd
 
     references = {(panel.machine, panel.workload): panel for panel in result.panels}
@@ -75,14 +80,36 @@ def runs_frame(result: StudyResult) -> Any:
         row: dict[str, Any] = {
             "role": case.role, "engine": case.engine, "machine": case.machine, "workload": case.workload,
             "label": case.label, "policy": case.policy, "seed": case.seed, "repeat": case.repeat,
-            "settings": json.dumps(dict(case.settings)), "run": run.folder.name,
+            "run": run.folder.name,
         }  # fmt: skip
+        row |= {f"set.{key}": value for key, value in case.settings}
         row |= run_figures(run.record)
         panel = references.get((case.machine, case.workload))
         if panel is not None and case.role != "pilot":
             row |= {f"time_to_loss_s.{lv:g}": time_to(run.record, panel.reference, lv) for lv in panel.levels}
         rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame(_even(rows))
+
+
+def _even(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Settings as numbers in columns where all are numbers, else as text: a Parquet column has one type."""
+    keys = {key for row in rows for key in row if key.startswith("set.")}
+    numbers = {key for key in keys if all(_is_number(row[key]) for row in rows if key in row)}
+    return [
+        {
+            key: value if key not in keys else float(value) if key in numbers else _text(value)
+            for key, value in row.items()
+        }
+        for row in rows
+    ]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _results(result: StudyResult) -> dict[str, Any]:

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetsgd.models.policy import READS, RULES, WRITES
-from hetsgd.models.trace import ANSWERS, CALLS, FATES, SCHEMA, SPAN_KINDS, Array, Place, Totals, Trace
+from hetsgd.models.edge import nearest
+from hetsgd.models.trace import SCHEMA, Array, Place, Totals, Trace
+from hetsgd.studies.trace_columns import CODES, COLUMNS, TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TRACE_SCHEMA = "hetsgd.trace/1"
-
-_CODES: dict[str, tuple[str, ...]] = {
-    "read": READS, "write": WRITES, "rule": RULES, "fate": FATES, "kind": SPAN_KINDS, "call": CALLS, "answer": ANSWERS,
-}  # fmt: skip
 
 
 class TraceStoreError(ValueError):
@@ -27,14 +24,24 @@ class TraceStoreError(ValueError):
 
 
 def write_trace(trace: Trace, folder: Path) -> None:
-    """Write a trace into an existing empty folder: `<table>.parquet`, `texts.parquet` and `totals.json`."""
+    """Write a trace into an existing empty folder: `<table>.parquet`, `texts.parquet` and `totals.json`.
+
+    Each column carries its meaning and unit as metadata of the Parquet schema (`description`, `unit`).
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     for name in SCHEMA:
         rows = trace[name]
-        columns = {column: pa.array(np.ascontiguousarray(rows[column])) for column in rows.dtype.names or ()}
-        pq.write_table(pa.table(columns), folder / f"{name}.parquet", compression="zstd")
+        arrays = [pa.array(np.ascontiguousarray(rows[column])) for column in rows.dtype.names or ()]
+        fields = [
+            pa.field(
+                column, array.type, metadata=dict(zip(("unit", "description"), COLUMNS[name][column], strict=True))
+            )
+            for column, array in zip(rows.dtype.names or (), arrays, strict=True)
+        ]
+        table = pa.table(arrays, schema=pa.schema(fields, metadata={"description": TABLES[name]}))
+        pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
     texts = pa.table({"text": pa.array(trace.texts, type=pa.string())})
     pq.write_table(texts, folder / "texts.parquet", compression="zstd")
     (folder / "totals.json").write_text(json.dumps(_head(trace), indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -67,9 +74,12 @@ def read_trace(folder: Path) -> Trace:
 def frame(trace: Trace, table: str) -> pd.DataFrame:
     """One table as a pandas frame, its codes as words: `worker_text` becomes `worker`, `fate` a word.
 
-    Raises KeyError for a table that is not in `SCHEMA`.
+    Raises ValueError for a table that a trace does not have, with those that it has.
     """
     import pandas as pd
+
+    if table not in SCHEMA:
+        raise ValueError(f"table: there is no {table!r}, {nearest(str(table), SCHEMA)}")
 
     rows = trace[table]
     columns: dict[str, Any] = {}
@@ -77,7 +87,7 @@ def frame(trace: Trace, table: str) -> pd.DataFrame:
         if name.endswith("_text"):
             columns[name.removesuffix("_text")] = pd.Categorical.from_codes(rows[name], pd.Index(trace.texts))
         elif kind == "i1":
-            columns[name] = pd.Categorical.from_codes(rows[name], pd.Index(_CODES[name]))
+            columns[name] = pd.Categorical.from_codes(rows[name], pd.Index(CODES[name]))
         else:
             columns[name] = rows[name]
     return pd.DataFrame(columns)

@@ -71,5 +71,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List the lazy names beside those already loaded, so that completion in a notebook shows them."""
-    return sorted({*globals(), *_HOME})
+    """List the public names, loaded or not, so that completion in a notebook shows them and nothing else."""
+    return sorted({*_HOME, "__doc__", "__version__"})

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from hetsgd.models.edge import own_path
 from hetsgd.models.run import StopRule
 from hetsgd.studies.failure import BadInput, checking
 
@@ -52,14 +53,18 @@ ReferenceOption = Annotated[
 ]
 
 
-def _at_home(path: Path | None) -> Path | None:
-    """The path with a leading ~ resolved: a shell leaves it alone in --out=~/DIR."""
-    return None if path is None else path.expanduser()
+def path_of(text: str | Path) -> Path:
+    """The path with a leading ~ resolved: a shell leaves it alone in --out=~/DIR. An empty one is refused."""
+    if not str(text).strip():
+        raise typer.BadParameter(f"must name a file or folder, got {str(text)!r}")
+    return own_path(text)
 
 
 OutOption = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="DIR", help="Store results and trace in DIR.", callback=_at_home),
+    Path | None, typer.Option("--out", metavar="DIR", help="Store results and trace in DIR.", parser=path_of)
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Replace what DIR holds of another run or study; else that is refused.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 

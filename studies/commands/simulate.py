@@ -8,6 +8,7 @@ import typer
 
 from hetsgd.studies.commands.options import (
     EpochsOption,
+    ForceOption,
     JsonOption,
     LearnerName,
     LearnerOption,
@@ -44,6 +45,7 @@ def command(
     seed: SeedOption = None,
     loss_reference: ReferenceOption = None,
     out: OutOption = None,
+    force: ForceOption = False,
     as_json: JsonOption = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show where the time of each worker's assignments goes.")
@@ -76,6 +78,8 @@ def command(
         stop=stop_of(seconds, epochs, updates, target_loss),
         seed=seed,
     )
-    ready = check_explain(resolve(ask)) if explain else resolve(ask)
     run = run_explained if explain else run_simulated
-    finish(ready, run, out=out, as_json=as_json, loss_reference=loss_reference)
+    finish(
+        lambda: check_explain(resolve(ask)) if explain else resolve(ask), run, out=out, force=force, as_json=as_json,
+        loss_reference=loss_reference,
+    )  # fmt: skip

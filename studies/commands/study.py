@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from hetsgd.studies.failure import EXIT_RUN_FAILED
+from hetsgd.models.words import counted
+from hetsgd.studies.commands.options import ForceOption, path_of
+from hetsgd.studies.failure import RunFailed
 
 
 def add(app: typer.Typer) -> None:
@@ -20,8 +22,13 @@ def add(app: typer.Typer) -> None:
 
 
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study: a TOML file, or quickstart.")],
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Folder; default out/NAME.")] = None,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", parser=path_of, help="The study: a TOML file, or quickstart.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", parser=path_of, help="Folder; default out/NAME.")
+    ] = None,
+    force: ForceOption = False,
     workers: Annotated[
         int | None, typer.Option("--workers", metavar="N", help="Processes for simulated runs; default: all cores.")
     ] = None,
@@ -37,39 +44,42 @@ def run(
       hetsgd study run studies/quickstart.toml --out out/quickstart
     """
     from hetsgd.studies.answer import answer_lines
-    from hetsgd.studies.campaign import run_campaign
-    from hetsgd.studies.failure import checking
-    from hetsgd.studies.record import check_folder
-    from hetsgd.studies.report import write_report
+    from hetsgd.studies.commands.one_study import draw_report, run_study, store_study, study_folder
     from hetsgd.studies.runner import Runner, check_workers
-    from hetsgd.studies.screen import say
+    from hetsgd.studies.screen import showing
     from hetsgd.studies.study_file import find_study, load_study
     from hetsgd.studies.study_folder import write_study
 
     study = load_study(file)
+    source = find_study(file)
+    text = source.read_text(encoding="utf-8")
     count = check_workers(workers)
     if cluster is not None:
         from hetsgd.studies.cluster import check_cluster
 
         check_cluster(cluster)
-    folder = out or Path("out") / study.name
-    with checking("--out"):
-        check_folder(folder)
-    runner = Runner(folder=folder, learner=study.learner, workers=count, cluster=cluster)
-    result = run_campaign(study, runner)
-    write_study(folder, result, find_study(file).read_text(encoding="utf-8"))
-    say("report: drawing the figures")
-    path = write_report(folder, result)
-    for line in answer_lines(result):
-        print(line)
-    print(f"Report: {path}")
-    if result.failures:
-        say(f"hetsgd: {len(result.failures)} of the runs failed; the report names them")
-        raise typer.Exit(EXIT_RUN_FAILED)
+    with study_folder(out or Path("out") / study.name, study, "study", force=force, source=source) as folder:
+        runner = Runner(folder=folder, learner=study.learner, workers=count, cluster=cluster)
+        result = run_study(study, runner)
+        fault = store_study(folder, runner, lambda part: write_study(part, result, text))
+        with showing():
+            for line in answer_lines(result):
+                print(line)
+        fault = fault or draw_report(folder, result)
+        if fault is not None:
+            raise fault
+        with showing():
+            print(f"Report: {folder / 'report.html'}")
+    _tell_failures(result.failures)
+
+
+def _tell_failures(failures: tuple[str, ...]) -> None:
+    if failures:
+        raise RunFailed(f"{counted(len(failures), 'run')} of the study failed; the report names them")
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a study.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", parser=path_of, help="Folder of a study.")],
 ) -> None:
     """Rebuild report.html, report.md and the figures of a study from its folder.
 
@@ -79,11 +89,16 @@ def report(
       hetsgd study report out/quickstart
     """
     from hetsgd.studies.answer import answer_lines
-    from hetsgd.studies.report import write_report
+    from hetsgd.studies.commands.one_study import draw_report
+    from hetsgd.studies.screen import showing
     from hetsgd.studies.study_folder import read_study
 
     result = read_study(folder)
-    path = write_report(folder, result)
-    for line in answer_lines(result):
-        print(line)
-    print(f"Report: {path}")
+    with showing():
+        for line in answer_lines(result):
+            print(line)
+    fault = draw_report(folder, result)
+    if fault is not None:
+        raise fault
+    with showing():
+        print(f"Report: {folder / 'report.html'}")

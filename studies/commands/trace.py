@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from hetsgd.models.words import counted
+from hetsgd.studies.commands.options import path_of
+
 
 def add(app: typer.Typer) -> None:
     """Add the command to the program."""
@@ -14,10 +17,14 @@ def add(app: typer.Typer) -> None:
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run (simulate or train with --out).")],
-    perfetto: Annotated[
-        Path, typer.Option("--perfetto", metavar="FILE", help="Write a timeline that ui.perfetto.dev opens.")
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", parser=path_of, help="Folder of a run (simulate or train with --out).")
     ],
+    perfetto: Annotated[
+        Path,
+        typer.Option("--perfetto", metavar="FILE", parser=path_of, help="Write a timeline that ui.perfetto.dev opens."),
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE where it exists.")] = False,
 ) -> None:
     """Write the trace of a run as a timeline: who computed, copied, merged and waited when.
 
@@ -27,10 +34,13 @@ def command(
       hetsgd trace out/first --perfetto first.json
     """
     from hetsgd.studies.failure import checking
-    from hetsgd.studies.perfetto import write_perfetto
+    from hetsgd.studies.perfetto import check_target, write_perfetto
     from hetsgd.studies.record import read_run
+    from hetsgd.studies.screen import showing
 
+    check_target(perfetto, force=force)
     with checking():
-        trace = read_run(folder).trace()
+        trace = read_run(folder).trace
     count = write_perfetto(trace, perfetto)
-    print(f"{count:,} events in {perfetto}; open it at ui.perfetto.dev")
+    with showing():
+        print(f"{counted(count, 'event')} in {perfetto}; open it at ui.perfetto.dev")

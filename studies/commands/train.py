@@ -8,6 +8,7 @@ import typer
 
 from hetsgd.studies.commands.options import (
     EpochsOption,
+    ForceOption,
     JsonOption,
     MachineOption,
     OutOption,
@@ -24,7 +25,7 @@ from hetsgd.studies.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from hetsgd.studies.resolve import Ready
+    from hetsgd.studies.resolve import Ask, Ready
 
 
 def add(app: typer.Typer) -> None:
@@ -53,12 +54,14 @@ def command(
     seed: SeedOption = None,
     loss_reference: ReferenceOption = None,
     out: OutOption = None,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train for real on this machine with a policy.
 
-    With --out the final model is saved as model.pt, a plain state_dict. Without a stop rule training ends after 5
-    seconds. Ctrl-C ends it earlier; what was measured is saved.
+    With --out the final model is saved as model.pt, a plain state_dict for torch.load(..., weights_only=True):
+    layers.0.weight (outputs, inputs), layers.0.bias, layers.1.weight and so on, as torch.nn.Linear has them. Without
+    a stop rule training ends after 5 seconds. Ctrl-C ends it earlier; what was measured is saved.
 
     Example:
 
@@ -68,7 +71,7 @@ def command(
     """
     from hetsgd.studies.commands.one_run import finish
     from hetsgd.studies.execute import run_real
-    from hetsgd.studies.resolve import Ask, resolve
+    from hetsgd.studies.resolve import Ask
 
     ask = Ask(
         machine=machine,
@@ -79,19 +82,21 @@ def command(
         stop=stop_of(seconds, epochs, updates, target_loss),
         seed=seed,
     )
-    resolved = resolve(ask, check=False)
-    if cpu_lanes is None and any(key == "machine.cpu_lanes" for key, _ in ask.settings):
-        # --accelerators looks at the machine anew; what --set says of the lanes stays.
-        cpu_lanes = resolved.plan.machine.cpu_lanes
-    ready = on_hardware(resolved, cpu_lanes, accelerators)
-    finish(ready, run_real, out=out, as_json=as_json, loss_reference=loss_reference)
+    finish(
+        lambda: on_hardware(ask, cpu_lanes, accelerators), run_real, out=out, force=force, as_json=as_json,
+        loss_reference=loss_reference,
+    )  # fmt: skip
 
 
-def on_hardware(ready: Ready, cpu_lanes: int | None, accelerators: str | None) -> Ready:
+def on_hardware(ask: Ask, cpu_lanes: int | None, accelerators: str | None) -> Ready:
     """The run on the lanes and devices that the options name, checked."""
     from hetsgd.studies.hardware import with_hardware
-    from hetsgd.studies.resolve import check_plan
+    from hetsgd.studies.resolve import check_plan, resolve
 
+    ready = resolve(ask, check=False)
+    if cpu_lanes is None and any(key == "machine.cpu_lanes" for key, _ in ask.settings):
+        # --accelerators looks at the machine anew; what --set says of the lanes stays.
+        cpu_lanes = ready.plan.machine.cpu_lanes
     chosen = with_hardware(ready, cpu_lanes, accelerators)
     check_plan(chosen.plan, chosen.learner)
     return chosen

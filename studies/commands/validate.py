@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from hetsgd.models.words import counted, few
 from hetsgd.studies.commands.options import (
     EpochsOption,
+    ForceOption,
     JsonOption,
     MachineOption,
     OutOption,
@@ -22,7 +23,7 @@ from hetsgd.studies.commands.options import (
     settings_of,
     stop_of,
 )
-from hetsgd.studies.failure import BadInput, checking
+from hetsgd.studies.failure import BadInput, Interrupted, RunFailed, checking
 
 if TYPE_CHECKING:
     from hetsgd.models.run import StopRule
@@ -49,6 +50,7 @@ def command(
     epochs: EpochsOption = None,
     updates: UpdatesOption = None,
     out: OutOption = None,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run policies in the simulator and for real, and tabulate predicted against measured.
@@ -61,28 +63,39 @@ def command(
     \b
       hetsgd validate --policies hogwild,hogbatch --repeats 3 --seconds 3
     """
-    from hetsgd.studies.campaign import run_campaign
+    from hetsgd.studies.commands.one_study import draw_report, run_study, store_study
     from hetsgd.studies.record import to_json
-    from hetsgd.studies.report import write_report
     from hetsgd.studies.resolve import DEFAULT_STOP
     from hetsgd.studies.runner import Runner, check_workers
+    from hetsgd.studies.screen import showing
     from hetsgd.studies.study_folder import write_study
     from hetsgd.studies.validation_table import print_validation
 
     stop = stop_of(seconds, epochs, updates, None) or DEFAULT_STOP
     study = _study(machine, workload, policies, repeats, _with_losses(settings_of(settings), stop), stop)
-    with _folder(out) as folder:
+    with _folder(out, study, force) as folder:
         runner = Runner(folder=folder, learner="replay", workers=check_workers(None))
-        result = run_campaign(study, runner)
+        result = run_study(study, runner)
+        if not result.validations:
+            raise RunFailed(few(result.failures) or "no run came to an end")
         validation = result.validations[0]
+
+        def write(part: Path) -> None:
+            write_study(part, result, "")
+            (part / "validation.json").write_text(to_json(validation.as_json()) + "\n", encoding="utf-8")
+
+        fault = None if out is None else store_study(folder, runner, write)
+        with showing():
+            if as_json:
+                print(to_json(validation.as_json()))
+            else:
+                print_validation(validation)
         if out is not None:
-            write_study(folder, result, "")
-            (folder / "validation.json").write_text(to_json(validation.as_json()) + "\n", encoding="utf-8")
-            write_report(folder, result)
-    if as_json:
-        print(to_json(validation.as_json()))
-    else:
-        print_validation(validation)
+            fault = fault or draw_report(folder, result)
+        if fault is not None:
+            raise fault
+    if result.failures:
+        raise RunFailed(f"{counted(len(result.failures), 'run')} failed: {few(result.failures)}")
 
 
 def _with_losses(settings: tuple[tuple[str, str], ...], stop: StopRule) -> tuple[tuple[str, str], ...]:
@@ -118,14 +131,18 @@ def _study(
 
 
 @contextmanager
-def _folder(out: Path | None) -> Iterator[Path]:
+def _folder(out: Path | None, study: Study, force: bool) -> Iterator[Path]:
     """The folder of --out, or one that is gone afterwards."""
-    if out is None:
-        with tempfile.TemporaryDirectory(prefix="hetsgd-") as scratch:
-            yield Path(scratch)
-        return
-    from hetsgd.studies.record import check_folder
+    if out is not None:
+        from hetsgd.studies.commands.one_study import study_folder
 
-    with checking("--out"):
-        check_folder(out)
-    yield out
+        with study_folder(out, study, "validation", force=force) as folder:
+            yield folder
+        return
+    from hetsgd.studies.scratch import scratch_folder
+
+    with scratch_folder("validate") as folder:
+        try:
+            yield folder
+        except KeyboardInterrupt:
+            raise Interrupted("nothing is kept; with --out DIR what was done is, and goes on there") from None

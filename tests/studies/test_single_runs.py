@@ -57,7 +57,7 @@ def test_simulate_prints_one_object_and_saves_the_same(simulated: tuple[dict[str
     assert record["loss"][-1]["train"] < record["loss"][0]["train"]
     stored = read_run(out)
     assert stored.record == record
-    assert stored.trace().elapsed_s == record["elapsed_s"]
+    assert stored.trace.elapsed_s == record["elapsed_s"]
 
 
 def test_the_summary_is_a_table_of_plain_lines() -> None:

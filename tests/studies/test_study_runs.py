@@ -225,6 +225,6 @@ def test_a_run_that_breaks_is_told_and_the_others_are_reported(tmp_path: Path) -
     child = subprocess.run([BIN, "study", "run", "s.toml"], capture_output=True, text=True, timeout=120, check=False,
                            cwd=tmp_path)  # fmt: skip
     assert child.returncode == 3, (child.stdout, child.stderr)
-    assert "1 of the runs failed" in child.stderr
+    assert "1 run of the study failed" in child.stderr
     assert "RuntimeError: broken in the worker" in (tmp_path / "out" / "s" / "report.md").read_text()
     assert "minibatch is predicted first" in child.stdout

@@ -103,8 +103,8 @@ def test_a_frame_has_words_for_codes(small_run: SmallRun) -> None:
     assert fates.loc[5, "reason"] == "killed"
     for name in SCHEMA:
         assert isinstance(frame(trace, name), pd.DataFrame)
-    with pytest.raises(KeyError):
-        frame(trace, "nothing")
+    with pytest.raises(ValueError, match=r"table: there is no 'span', did you mean 'spans'\? known: assignments, "):
+        frame(trace, "span")
 
 
 def test_losses_that_are_not_numbers_stay_what_they_are(tmp_path: Path) -> None:
