@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hetsgd.models.footprint import CapacityError
 from hetsgd.models.learner import Learner, NoLearner
 from hetsgd.models.policy import PolicyError
+from hetsgd.models.surrogates.axes import AxisError
 from hetsgd.models.trace import Trace
 from hetsgd.studies.failure import BadInput, NotSaved, RunFailed, checking
 from hetsgd.studies.interrupts import QuietInterrupts
@@ -25,11 +26,15 @@ if TYPE_CHECKING:
 
     from hetsgd.models.loss_curve import LossReference
     from hetsgd.models.plan import Plan, ProgressSink
+    from hetsgd.models.surrogates.learner import SurrogateLearner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A run that ended, in whatever way (`trace.status`). `parameters` (P,): the final model of a real run."""
+    """A run that ended, in whatever way (`trace.status`). `parameters` (P,): the final model of a real run.
+
+    `surrogate`: the learner of a run with `--learner surrogate`, which has the intervals of its losses.
+    """
 
     engine: EngineName
     ready: Ready
@@ -37,16 +42,22 @@ class Finished:
     wall_s: float
     device: str = ""
     parameters: NDArray[np.floating] | None = None
+    surrogate: SurrogateLearner | None = None
 
     def record(self, reference: LossReference | None = None) -> dict[str, Any]:
         """The `hetsgd.run/1` object."""
         from hetsgd.models.metrics import metrics
 
         found = metrics(self.trace, plan=self.ready.plan, loss_reference=reference)
-        return run_record(
+        record = run_record(
             self.ready.plan, found, engine=self.engine, learner=self.ready.learner, wall_s=self.wall_s,
             device=self.device,
         )  # fmt: skip
+        if self.surrogate is not None:
+            from hetsgd.studies.surrogate_record import add_surrogate
+
+            add_surrogate(record, self.surrogate, self.ready.plan)
+        return record
 
     def resolved(self) -> dict[str, Any]:
         """All that went into the run: the object of `resolved.json`."""
@@ -80,7 +91,9 @@ def run_simulated(ready: Ready, progress: ProgressSink | None = None) -> Finishe
     learner = _learner(ready)
     with _running(ready.plan), QuietInterrupts(progress) as sink:
         trace = simulate(ready.plan, learner, progress=sink)
-    return Finished(engine="sim", ready=ready, trace=trace, wall_s=time.perf_counter() - begun_s)
+    wall_s = time.perf_counter() - begun_s
+    surrogate = cast("SurrogateLearner", learner) if ready.learner == "surrogate" else None
+    return Finished(engine="sim", ready=ready, trace=trace, wall_s=wall_s, surrogate=surrogate)
 
 
 def run_real(ready: Ready, progress: ProgressSink | None = None) -> Finished:
@@ -105,6 +118,12 @@ def run_real(ready: Ready, progress: ProgressSink | None = None) -> Finished:
 def _learner(ready: Ready) -> Learner:
     if ready.learner == "none":
         return NoLearner()
+    if ready.learner == "surrogate":
+        from hetsgd.models.surrogates.calibration_file import find_calibration
+        from hetsgd.models.surrogates.choice import surrogate
+
+        with checking():
+            return surrogate(ready.plan, find_calibration(ready.plan.workload))
     from hetsgd.real.replay import ReplayLearner
 
     with checking():
@@ -117,7 +136,7 @@ def _running(plan: Plan) -> Iterator[None]:
     try:
         with policy_faults(plan):
             yield
-    except CapacityError as error:
+    except (CapacityError, AxisError) as error:
         raise BadInput(str(error)) from error
     except PolicyError as error:
         raise RunFailed(str(error)) from error

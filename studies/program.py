@@ -16,7 +16,18 @@ import typer
 from typer.core import TyperGroup
 
 from hetsgd import __version__
-from hetsgd.studies.commands import calibrate, compare, listing, paper, simulate, study, trace, train, validate
+from hetsgd.studies.commands import (
+    calibrate,
+    compare,
+    listing,
+    paper,
+    pilots,
+    simulate,
+    study,
+    trace,
+    train,
+    validate,
+)
 from hetsgd.studies.failure import (
     EXIT_BAD_INPUT,
     EXIT_DONE,
@@ -128,6 +139,7 @@ simulate.add(app)
 train.add(app)
 validate.add(app)
 calibrate.add(app)
+pilots.add(app)
 study.add(app)
 compare.add(app)
 trace.add(app)

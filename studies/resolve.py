@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_STOP: Final = StopRule(seconds=5.0)
 LEARNERS: Final = ("replay", "surrogate", "none")
+_WITHOUT_DATA: Final = ("none", "surrogate")
 _DRIVER_FILES: Final = ("/dev/nvidiactl", "/dev/kfd", "/dev/dri/renderD128")
 _OWNERS: Final = ("policy", "run", "workload", "machine")
 
@@ -32,7 +33,7 @@ _OWNERS: Final = ("policy", "run", "workload", "machine")
 class Ask:
     """One run as it is asked for. `settings` are the pairs of `--set`; values may be text or typed.
 
-    `learner` is `replay` or `none` for the simulator and `real` for training on hardware.
+    `learner` is `replay`, `surrogate` or `none` for the simulator and `real` for training on hardware.
     """
 
     machine: str
@@ -69,7 +70,7 @@ def resolve(ask: Ask, *, check: bool = True) -> Ready:
         from hetsgd.models.run_file import run_settings
 
         machine = _machine(ask.machine, tuple(parts["machine"].items()))
-        loaded = _workload(ask.workload, tuple(parts["workload"].items()), ask.learner != "none")
+        loaded = _workload(ask.workload, tuple(parts["workload"].items()), ask.learner not in _WITHOUT_DATA)
         run_values = dict(parts["run"]) if ask.seed is None else {**parts["run"], "seed": ask.seed}
         defaults = dict(loaded.run)
         stop = ask.stop
@@ -92,7 +93,7 @@ def data_of(ask: Ask) -> Callable[[], Dataset]:
     """The way to the data of a run, without resolving the rest."""
     workload = split_settings(ask.settings)["workload"]
     with checking():
-        return _workload(ask.workload, tuple(workload.items()), ask.learner != "none").data
+        return _workload(ask.workload, tuple(workload.items()), ask.learner not in _WITHOUT_DATA).data
 
 
 def machine_here() -> Machine:
@@ -138,6 +139,12 @@ def check_plan(plan: Plan, learner: str) -> None:
         check_capacity(plan)
     if learner == "real":
         check_here(plan)
+    if learner == "surrogate":
+        from hetsgd.models.surrogates.calibration_file import find_calibration
+
+        with checking():
+            calibration = find_calibration(plan.workload)
+            calibration.check(plan, calibration.preferred)
     if learner == "none":
         if plan.run.stop.target_loss is not None:
             raise BadInput("--target-loss: learner none computes no loss, so it cannot stop the run; use replay")
@@ -203,7 +210,5 @@ def _names_a_stop(values: Mapping[str, Any]) -> bool:
 
 
 def _check_learner(learner: str) -> None:
-    if learner == "surrogate":
-        raise BadInput("--learner: a surrogate is not part of this version; use replay (real gradients) or none")
     if learner not in (*LEARNERS, "real"):
         raise BadInput(f"--learner: {learner!r} is no learner, {nearest(learner, LEARNERS)}")

@@ -38,7 +38,12 @@ SetOption = Annotated[
     ),
 ]
 LearnerOption = Annotated[
-    LearnerName, typer.Option("--learner", help="replay: real gradients in virtual time; none: timing only.")
+    LearnerName,
+    typer.Option(
+        "--learner",
+        help="replay: real gradients in virtual time; surrogate: losses with an interval, fitted to replays; none: "
+        "timing only.",
+    ),
 ]
 SecondsOption = Annotated[float | None, typer.Option("--seconds", metavar="S", help="Stop after S seconds.")]
 EpochsOption = Annotated[int | None, typer.Option("--epochs", metavar="E", help="Stop after E epochs.")]
