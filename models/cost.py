@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 from hetsgd.models.machine import Accelerator, Link, Machine, Socket
@@ -143,19 +144,26 @@ def weights_tier(machine: Machine, workload: Workload) -> Tier:
 
 def lane_socket(machine: Machine, lane: int) -> int:
     """Index of the socket that a lane runs on: lanes go round the sockets, past those that are full."""
+    homes = _homes(tuple(socket.logical_cpus for socket in machine.sockets))
+    if lane >= len(homes):
+        raise ValueError(f"machine {machine.name}: lane {lane} is beyond its {machine.logical_cpus} logical CPUs")
+    return homes[lane]
+
+
+@lru_cache(maxsize=64)
+def _homes(cpus: tuple[int, ...]) -> tuple[int, ...]:
+    """The socket of every lane that sockets with so many hardware threads have room for."""
     order: list[int] = []
-    left = [socket.logical_cpus for socket in machine.sockets]
-    while len(order) <= lane:
+    left = list(cpus)
+    while any(free > 0 for free in left):
         order += [index for index, free in enumerate(left) if free > 0]
         left = [free - 1 for free in left]
-        if all(free <= 0 for free in left) and len(order) <= lane:
-            raise ValueError(f"machine {machine.name}: lane {lane} is beyond its {machine.logical_cpus} logical CPUs")
-    return order[lane]
+    return tuple(order)
 
 
 def lanes_per_socket(machine: Machine) -> tuple[int, ...]:
     """Lanes of the CPU team on each socket."""
-    homes = [lane_socket(machine, lane) for lane in range(machine.cpu_lanes)]
+    homes = _homes(tuple(socket.logical_cpus for socket in machine.sockets))[: machine.cpu_lanes]
     return tuple(homes.count(index) for index in range(len(machine.sockets)))
 
 
@@ -222,6 +230,22 @@ def lane_step(
         return load
     waiting_s = coherence_s(workload.model_bytes - untouched_weights(workload, batch) * workload.item_bytes, line_s)
     return Load(alone_s=load.alone_s + waiting_s, dram_bytes=load.dram_bytes)
+
+
+def with_norms(step: Load, whole: Load, half: Load, workload: Workload, bytes_per_s: float) -> Load:
+    """A step that also measures gradient norms: two more gradients, of the whole batch and of half of it, each read.
+
+    >>> load = Load(alone_s=1.0)
+    >>> shape = Workload(name="w", dataset="d", rows=1, test_rows=0, features=1, outputs=2, hidden=(), bias=False)
+    >>> with_norms(load, load, load, shape, 8.0).alone_s  # 8 bytes read twice
+    5.0
+    """
+    read_bytes = 2.0 * workload.model_bytes
+    drawn = read_bytes if step.dram_bytes else 0.0
+    return Load(
+        alone_s=step.alone_s + whole.alone_s + half.alone_s + read_bytes / bytes_per_s,
+        dram_bytes=step.dram_bytes + whole.dram_bytes + half.dram_bytes + drawn,
+    )
 
 
 def lane_forward(workload: Workload, socket: Socket, *, rows: int, tier: Tier = "dram", lanes: int = 1) -> Load:

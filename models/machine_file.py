@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast, get_type_hints
 
@@ -37,6 +38,12 @@ _PLAIN: Final = frozenset({"like", "device", "ends"})
 _TOP: Final = ("name", "description", "machine", "noise", "calibration", *_ENTRIES)
 _SETTINGS: Final = ("cpu_lanes", "message_s", "decision_s", "pinned", "weights_on", "price_usd_per_hour")
 _WATTS: Final = ("idle_watts", "busy_watts")
+
+
+def machine_keys() -> tuple[str, ...]:
+    """The keys of a machine file: those of `[machine]` and `[noise]` alone, those of parts as `KIND.KEY`."""
+    parts = [f"{kind}.{key}" for kind, entry in _ENTRIES.items() for key in _figures_of(entry) if key != "name"]
+    return (*_SETTINGS, "accelerators", *(item.name for item in fields(Noise)), *parts)
 
 
 class MachineError(ValueError):
@@ -253,10 +260,16 @@ def _parse(kind: type[_Value], values: Mapping[str, Any], owner: str, path: Path
         other = next(key for key in _WATTS if key not in given)
         raise MachineError(f"{path}: {owner}.{given[0]}: must be given together with {other}: energy needs both")
     try:
-        return TypeAdapter(kind).validate_python(dict(values))
+        return cast(_Value, _adapter(cast(Any, kind)).validate_python(dict(values)))
     except ValidationError as error:
         message = problems(error, origin=str(path), prefix=f"{owner}.", given=values, known=known)
         raise MachineError(message) from error
+
+
+@lru_cache(maxsize=8)
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    """The reader of a table; making one takes longer than reading with it."""
+    return TypeAdapter(kind)
 
 
 def _not_a_figure(key: str, value: Any) -> str | None:
