@@ -20,8 +20,13 @@ def workload_names() -> tuple[str, ...]:
 
 def describe_workloads() -> list[tuple[str, str]]:
     """The built-in workloads as (name, description)."""
-    return [(name, _description(WORKLOAD_FOLDER / f"{name}.toml")) for name in workload_names()]
+    return [(name, _text(name, "description")) for name in workload_names()]
 
 
-def _description(path: Path) -> str:
-    return str(tomllib.loads(path.read_text(encoding="utf-8"))["description"])
+def workload_dataset(name: str) -> str:
+    """The data set of a built-in workload."""
+    return _text(name, "dataset")
+
+
+def _text(name: str, key: str) -> str:
+    return str(tomllib.loads((WORKLOAD_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))[key])

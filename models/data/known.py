@@ -136,29 +136,26 @@ def missing_message(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whereabouts:
-    """Whether a data set is at hand, by which files, where these may be put, and where they can be fetched."""
+    """Whether a data set is at hand, and by which files; which are wanted, where they go and where they come from."""
 
     at_hand: bool
-    files: tuple[str, ...]
-    folders: tuple[str, ...]
-    homes: tuple[Home, ...]
-    words: str
+    files: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    homes: tuple[Home, ...] = ()
 
 
 def whereabouts(name: str) -> Whereabouts:
-    """Where a known data set is, or how to get it; reads no file."""
+    """Where a known data set is, or what it wants; opens no file. Without its published test part it is at hand."""
     if name == SAMPLE:
-        return Whereabouts(at_hand=True, files=(), folders=(), homes=(), words="at hand: it is part of this package")
+        return Whereabouts(at_hand=True)
     known = KNOWN[name]
-    parts = [find(name, files) for files in (known.files, known.test_files) if files]
-    found = tuple(str(path) for path in parts if path is not None)
-    folders = tuple(str(folder / name) for folder in data_folders())
-    # The published test part of a set may be left away: then a part of the rows is held out.
-    if parts[0] is not None:
-        words = f"at hand: {' and '.join(found)}"
-    else:
-        fetched = fetch_words(name)
-        words = f"not at hand: {where_to_put(name)}" + (f"; or {fetched}" if fetched else "")
+    train = find(name, known.files)
+    found = [train, find(name, known.test_files)]
     return Whereabouts(
-        at_hand=parts[0] is not None, files=found, folders=folders, homes=HOMES.get(name, ()), words=words
+        at_hand=train is not None,
+        files=tuple(str(path) for path in found if path is not None),
+        wanted=(known.files[0], *known.test_files),
+        folders=tuple(str(folder / name) for folder in data_folders()),
+        homes=HOMES.get(name, ()),
     )

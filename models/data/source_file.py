@@ -28,12 +28,15 @@ def content_limit() -> int:
 
 
 def size_words(size_bytes: int) -> str:
-    """A limit for a message.
+    """A size for a message.
 
-    >>> size_words(2**30), size_words(5 * 2**20)
-    ('1.0 GiB', '5.0 MiB')
+    >>> size_words(2**30), size_words(5 * 2**20), size_words(512)
+    ('1.0 GiB', '5.0 MiB', '0.5 KiB')
     """
-    return f"{size_bytes / 2**30:.1f} GiB" if size_bytes >= 2**30 else f"{size_bytes / 2**20:.1f} MiB"
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20)):
+        if size_bytes >= scale:
+            return f"{size_bytes / scale:.1f} {unit}"
+    return f"{size_bytes / 2**10:.1f} KiB"
 
 
 def read_bytes(path: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 from hetsgd.models.data.dataset import Dataset
 from hetsgd.models.data.rows import dense_bytes, stored_bytes
+from hetsgd.models.data.source_file import size_words
 
 _LISTED = 10
 _RARE = 0.05
@@ -11,10 +12,10 @@ _RARE = 0.05
 def summarise(data: Dataset) -> str:
     """Rows, features, density, classes with their shares, and where the data come from."""
     size = stored_bytes(data.train_x) + stored_bytes(data.test_x)
-    kept = f"dense {data.train_x.dtype}, {_size(size)}"
+    kept = f"dense {data.train_x.dtype}, {size_words(size)}"
     if data.sparse:
         dense = dense_bytes(data.train_x) + dense_bytes(data.test_x)
-        kept = f"CSR {data.train_x.dtype}, {_size(size)} ({_size(dense)} if dense)"
+        kept = f"CSR {data.train_x.dtype}, {size_words(size)} ({size_words(dense)} if dense)"
     return "\n".join(
         [
             f"{data.name}: {data.rows:,} rows for training, {data.test_rows:,} for testing",
@@ -63,10 +64,3 @@ def _share(share: float) -> str:
     if 0.999 < share < 1:
         return "> 99.9 %"
     return f"{100 * share:.3g} %"
-
-
-def _size(size_bytes: int) -> str:
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20)):
-        if size_bytes >= scale:
-            return f"{size_bytes / scale:.1f} {unit}"
-    return f"{size_bytes / 2**10:.1f} KiB"

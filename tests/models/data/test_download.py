@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from hetsgd.models.data import known
+from hetsgd.models.data import homes, known
 from hetsgd.models.data.catalogue import load
 from hetsgd.models.data.dataset import DataError, MissingDataError
 from hetsgd.models.data.download import DownloadError, fetch
 from hetsgd.models.data.homes import Home
+from hetsgd.models.workload_file import WorkloadError, load_workload
 
 CONTENT = b"0 1:1\n1 2:1\n" * 40_000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -142,7 +143,7 @@ def toy_w8a(server: str, monkeypatch: pytest.MonkeyPatch, no_sets: Path) -> Path
     Server.files["w8a"] = TOY
     entry = known.KNOWN["w8a"]
     monkeypatch.setitem(known.KNOWN, "w8a", known.KnownSet(files=entry.files, rows=ROWS, features=300))
-    monkeypatch.setitem(known.HOMES, "w8a", (Home(file="w8a", url=f"{server}/w8a"),))
+    monkeypatch.setitem(homes.HOMES, "w8a", (Home(file="w8a", url=f"{server}/w8a"),))
     return no_sets / "data" / "w8a"
 
 
@@ -174,10 +175,36 @@ def test_another_content_than_the_published_set_is_not_kept(toy_w8a: Path, conte
 
 
 def test_without_a_network_the_message_names_the_place(toy_w8a: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(known.HOMES, "w8a", (Home(file="w8a", url=refused_url()),))
+    monkeypatch.setitem(homes.HOMES, "w8a", (Home(file="w8a", url=refused_url()),))
     with pytest.raises(DownloadError, match="no connection") as caught:
         load("w8a", download=True)
     assert str(caught.value).endswith(f"put it at {toy_w8a / 'w8a'}")
+
+
+@pytest.mark.parametrize(
+    ("path", "sha256", "says"),
+    [
+        ("w8a", hashlib.sha256(TOY).hexdigest(), None),
+        ("w8a", "0" * 64, "its sha256 must be 000"),
+        ("cut/w8a", None, "came before the connection ended"),
+    ],
+)
+def test_a_workload_fetches_its_data_where_it_is_asked_to(
+    toy_w8a: Path, server: str, monkeypatch: pytest.MonkeyPatch, path: str, sha256: str | None, says: str | None
+) -> None:
+    monkeypatch.setitem(homes.HOMES, "w8a", (Home(file="w8a", url=f"{server}/{path}", sha256=sha256),))
+    assert load_workload("w8a", data=False).workload.rows == 49_749  # timing needs the shape alone
+    with pytest.raises(WorkloadError) as missing:
+        load_workload("w8a")
+    for part in (str(toy_w8a), f"{server}/{path}", sha256 or "not known", "--set workload.download=true"):
+        assert part in str(missing.value)
+    asked = {"download": "true", "test_fraction": "0"}  # an override of the rows makes the file's shape void
+    if says is None:
+        assert load_workload("w8a", asked).workload.rows == ROWS
+        return
+    with pytest.raises(WorkloadError, match=f"--set: workload.test_fraction, workload.download: .*{says}"):
+        load_workload("w8a", asked)
+    assert list(toy_w8a.iterdir()) == []
 
 
 def test_fetching_is_for_known_sets_with_an_address(no_sets: Path, tmp_path: Path) -> None:
@@ -189,10 +216,10 @@ def test_fetching_is_for_known_sets_with_an_address(no_sets: Path, tmp_path: Pat
 
 
 def test_the_homes_are_those_of_known_sets_and_files() -> None:
-    assert {"covtype", "w8a", "real-sim", "delicious"} <= set(known.HOMES) <= set(known.KNOWN)
-    for name, homes in known.HOMES.items():
+    assert {"covtype", "w8a", "real-sim", "delicious"} <= set(homes.HOMES) <= set(known.KNOWN)
+    for name, found in homes.HOMES.items():
         entry = known.KNOWN[name]
         files = entry.files + entry.test_files
-        assert all(home.file in files or Path(home.file).stem in files for home in homes)
-        assert all(home.url.startswith("https://") for home in homes)
-        assert all(home.sha256 is None or len(home.sha256) == 64 for home in homes)
+        assert all(home.file in files or Path(home.file).stem in files for home in found)
+        assert all(home.url.startswith("https://") for home in found)
+        assert all(home.sha256 is None or len(home.sha256) == 64 for home in found)

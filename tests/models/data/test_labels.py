@@ -72,3 +72,9 @@ def test_other_xml_is_refused_by_file(tmp_path: Path, content: str, message: str
     path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=f"set.xml: {message}"):
         xml_labels(path)
+
+
+def test_a_misspelt_label_column_is_told_the_nearest() -> None:
+    choice = LabelChoice(names=("clas",))
+    with pytest.raises(DataError, match=r"label column 'clas' is not there \(did you mean 'class'\?\), the columns"):
+        choice.places(["x", "class"], "f, line 1")

@@ -159,7 +159,8 @@ def test_any_bytes_are_read_as_python_reads_them_or_refused(raw: bytes, multilab
         table = parse_libsvm(raw, origin="f", multilabel=multilabel)
     except DataError:
         return
-    rows = [line.split(b"#")[0].split() for line in raw.split(b"\n")]
+    lines = raw.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    rows = [line.split(b"#")[0].split() for line in lines]
     rows = [row for row in rows if row]
     assert isinstance(table.x, SparseRows)
     assert table.rows == len(rows)

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, save_npz
 
+from hetsgd.models.data import source_file
 from hetsgd.models.data.dataset import DataError
 from hetsgd.models.data.npz import parse_npz
 from hetsgd.models.data.table import SparseRows, Table, dense
@@ -163,3 +165,22 @@ def test_a_damaged_archive_reads_as_numpy_reads_it_or_is_refused(
 def test_any_bytes_are_refused(raw: bytes) -> None:
     with pytest.raises(DataError, match=r"f: must be a whole \.npz archive"):
         parse_npz(b"PK\x03\x04" + raw, origin="f")
+
+
+def test_nothing_is_unpickled(tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> Any:
+            return (Path.touch, (tmp_path / "sprung",))
+
+    raw = archive(x=X, y=np.array([Trap(), Trap()], dtype=object))
+    with pytest.raises(DataError, match="f, array y: must hold numbers or text"):
+        parse_npz(raw, origin="f")
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused_before_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = archive(True, x=np.zeros((1000, 1000)), y=np.arange(1000) % 2)
+    assert len(raw) < 20_000
+    monkeypatch.setattr(source_file, "MAX_CONTENT_BYTES", 2**20)
+    with pytest.raises(DataError, match=r"f: must unpack to at most 1\.0 MiB on this machine, got 7\.6 MiB"):
+        parse_npz(raw, origin="f")

@@ -1,6 +1,7 @@
 """Parquet tables are read exactly, or refused with column and row."""
 
 import io
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hetsgd.models.data import source_file
 from hetsgd.models.data.dataset import DataError
 from hetsgd.models.data.labels import LabelChoice
 from hetsgd.models.data.parquet import parse_parquet
@@ -103,3 +105,30 @@ def test_a_damaged_file_is_refused_or_read_as_it_was(data: st.DataObject) -> Non
 def test_any_bytes_are_refused(raw: bytes) -> None:
     with pytest.raises(DataError, match="f: must be a whole Parquet file"):
         parse_parquet(b"PAR1" + raw + b"PAR1", origin="f")
+
+
+def test_text_that_repeats_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, word = 20_000, "w" * 10_000  # 200 MB as text, a few kB in the file
+    columns = {"a": pyarrow.array(np.arange(rows)), "kind": pyarrow.array(["v", word] * (rows // 2))}
+    raw = written(columns)
+    assert len(raw) < 2**20
+    tracemalloc.start()
+    table = parse_parquet(raw, origin="f")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (table.rows, table.label_names) == (rows, ("v", word))
+    assert table.y[:3].tolist() == [0, 1, 0]
+    assert peak < 2**24
+    with pytest.raises(DataError, match="f, column kind: must be numbers, got string"):
+        parse_parquet(raw, origin="f", label=LabelChoice(first=1))
+    monkeypatch.setattr(source_file, "MAX_CONTENT_BYTES", 2**17)
+    with pytest.raises(DataError, match=r"f: must unpack to at most 128\.0 KiB on this machine, got 20,000 rows x 2"):
+        parse_parquet(raw, origin="f")
+
+
+def test_a_column_of_codes_is_read_by_what_they_stand_for() -> None:
+    codes = pyarrow.array([2, 1, 2]).dictionary_encode()
+    words = pyarrow.array(["no", "yes", "no"]).dictionary_encode()
+    table = parse_parquet(written({"a": codes, "kind": words}), origin="f")
+    assert np.asarray(table.x).tolist() == [[2], [1], [2]]
+    assert (table.y.tolist(), table.label_names) == ([0, 1, 0], ("no", "yes"))

@@ -166,3 +166,26 @@ def test_reading_text_loads_neither_pyarrow_nor_scipy_nor_torch(tmp_path: Path) 
         [sys.executable, "-c", code, str(tmp_path / "a.svm")], capture_output=True, text=True, check=True, timeout=60
     )
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("suffix", ["svm", "csv", "arff"])
+def test_text_may_begin_with_a_byte_order_mark(tmp_path: Path, suffix: str) -> None:
+    for name in (f"a.{suffix}", "a.txt"):
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + FILES[suffix])
+        table = read_table(tmp_path / name, Reading())
+        assert features_of(table) == X
+        assert table.y.tolist() == Y
+
+
+@pytest.mark.parametrize("suffix", ["svm", "csv", "arff"])
+@pytest.mark.parametrize("end", [b"\r\n", b"\r"])
+def test_lines_of_other_systems_are_lines(tmp_path: Path, suffix: str, end: bytes) -> None:
+    (tmp_path / f"a.{suffix}").write_bytes(FILES[suffix].replace(b"\n", end))
+    assert features_of(read_table(tmp_path / f"a.{suffix}", Reading())) == X
+
+
+def test_rows_without_labels_are_not_run_together(tmp_path: Path) -> None:
+    (tmp_path / "a.svm").write_bytes(b"0,1 1:1\r 2:5\r1 1:2\r")
+    table = read_table(tmp_path / "a.svm", Reading(multilabel=True))
+    assert features_of(table) == [[1, 0], [0, 5], [2, 0]]
+    assert table.y.tolist() == [[1, 1], [0, 0], [0, 1]]

@@ -4,12 +4,14 @@ import bz2
 import gzip
 import lzma
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hetsgd.models.data import source_file
 from hetsgd.models.data.dataset import DataError, MissingDataError
 from hetsgd.models.data.folders import data_folders
 from hetsgd.models.data.libsvm import parse_libsvm
@@ -18,6 +20,7 @@ from hetsgd.models.data.storage import cached_table
 from hetsgd.models.data.table import SparseRows, Table
 
 TEXT = b"0 1:1\n1 2:2\n"
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {".bz2": bz2.compress, ".gz": gzip.compress, ".xz": lzma.compress}
 
 
 @pytest.mark.parametrize(
@@ -139,3 +142,53 @@ def test_the_data_folder_of_the_environment_comes_first(
     assert list(data_folders()) == [no_sets / "data"]
     monkeypatch.setenv("HETSGD_DATA", str(tmp_path))
     assert list(data_folders()) == [tmp_path, no_sets / "data"]
+
+
+@pytest.mark.parametrize("suffix", [".bz2", ".gz", ".xz"])
+def test_what_follows_an_archive_counts_too(tmp_path: Path, suffix: str) -> None:
+    compress = COMPRESS[suffix]
+    path = tmp_path / f"data{suffix}"
+    path.write_bytes(compress(TEXT) + compress(TEXT) + compress(b""))
+    assert read_bytes(path) == TEXT + TEXT
+    path.write_bytes(compress(TEXT) + b"trailing garbage")
+    with pytest.raises(DataError, match=f"must be a whole {suffix} file"):
+        read_bytes(path)
+    path.write_bytes(compress(TEXT) + compress(TEXT)[:-5])
+    with pytest.raises(DataError, match=f"must be a whole {suffix} file"):
+        read_bytes(path)
+
+
+@pytest.mark.parametrize("suffix", [".bz2", ".gz", ".xz"])
+def test_a_few_bytes_that_unpack_without_end_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    compress = COMPRESS[suffix]
+    path = tmp_path / f"bomb{suffix}"
+    path.write_bytes(compress(bytes(2**24)))
+    assert path.stat().st_size < 2**15
+    monkeypatch.setattr(source_file, "MAX_CONTENT_BYTES", 2**22)
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"it unpacks to more than 4\.0 MiB"):
+        read_bytes(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * 2**24
+
+
+def test_content_of_more_than_a_share_of_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hetsgd.models.machine_local.memory_bytes", lambda: 4 * 2**10)
+    path = tmp_path / "big.svm"
+    path.write_bytes(TEXT * 100)
+    with pytest.raises(DataError, match=r"big\.svm: must be at most 1\.0 KiB on this machine, got 1\.2 KiB"):
+        read_bytes(path)
+
+
+def test_a_pipe_a_device_and_a_name_that_cannot_be_are_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path in (tmp_path / "pipe.csv", Path("/dev/zero"), Path("/")):
+        with pytest.raises(DataError, match="must be a file, and is a folder, pipe or device"):
+            read_bytes(path)
+    for name in ("a\0b", "n" * 5000):
+        with pytest.raises(DataError, match=r"cannot be read|no such file"):
+            read_bytes(tmp_path / name)
+    assert bare_suffix(Path("/")) == ""
