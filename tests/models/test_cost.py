@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from hetsgd.models.cost import (
     accelerator_forward,
     accelerator_step,
+    accelerator_tier,
     activation_bytes,
     chunks,
     core_share,
@@ -18,6 +20,7 @@ from hetsgd.models.cost import (
     lanes_per_socket,
     merge_bytes,
     weights_tier,
+    working_set_bytes,
     written_line_s,
 )
 from hetsgd.models.footprint import CapacityError, check_accelerator, check_host, host_bytes
@@ -205,3 +208,40 @@ def test_what_does_not_fit_is_refused_with_both_sizes(server: Machine) -> None:
     small = replace(server, sockets=(socket,), cpu_lanes=1, accelerators=(), links=())
     with pytest.raises(CapacityError, match="the data of workload w and its model need"):
         check_host(small, NET)
+
+
+def test_at_the_corner_of_the_roofline_both_take_the_same_time_and_beside_it_one_counts_alone(server: Machine) -> None:
+    socket = replace(server.sockets[0], step_overhead_s=0.0, half_batch=0.0, efficiency=1.0)
+    card = replace(server.accelerators[0], launch_s=0.0, half_batch=0.0, efficiency=1.0)
+    memory_s = 4 * NET.model_bytes / socket.core_bandwidth_bytes_per_s
+    corner = replace(socket, core_flops_float32=NET.step_flops(8) / memory_s)
+    at = lane_step(NET, corner, batch=8).alone_s
+    assert at == pytest.approx(memory_s)
+    assert lane_step(NET, replace(corner, core_flops_float32=2 * corner.core_flops_float32), batch=8).alone_s == at
+    faster = replace(corner, core_bandwidth_bytes_per_s=2 * corner.core_bandwidth_bytes_per_s)
+    assert lane_step(NET, faster, batch=8).alone_s == pytest.approx(at)
+    slower = replace(corner, core_bandwidth_bytes_per_s=corner.core_bandwidth_bytes_per_s / 2)
+    assert lane_step(NET, slower, batch=8).alone_s == pytest.approx(2 * at)
+    traffic = 6 * NET.model_bytes + activation_bytes(NET, 64)
+    rates = {"memory_bandwidth_bytes_per_s": traffic, "flops_float32": NET.step_flops(64)}
+    for factors, seconds in (((1, 1), 1.0), ((2, 1), 1.0), ((1, 2), 1.0), ((0.5, 1), 2.0), ((1, 0.5), 2.0)):
+        changed: dict[str, Any] = {
+            key: rate * factor for (key, rate), factor in zip(rates.items(), factors, strict=True)
+        }
+        assert accelerator_step(NET, replace(card, **changed), batch=64).alone_s == pytest.approx(seconds)
+
+
+def test_a_step_that_fits_the_l2_of_an_accelerator_is_served_from_it(server: Machine) -> None:
+    card = replace(server.accelerators[0], launch_s=0.0, flops_float32=1e30, l2_bandwidth_bytes_per_s=9e12)
+    fits = int(working_set_bytes(NET, 64))
+    traffic = 6 * NET.model_bytes + activation_bytes(NET, 64)
+    for l2_bytes, rate in ((fits, 9e12), (fits - 1, 900e9)):
+        step = accelerator_step(NET, replace(card, l2_bytes=l2_bytes), batch=64)
+        assert step.alone_s == pytest.approx(traffic / rate)
+    assert accelerator_tier(NET, replace(card, l2_bytes=fits, l2_bandwidth_bytes_per_s=0.0), 64) == "dram"
+
+
+def test_written_lines_cost_nothing_alone_and_approach_the_latency_with_many_lanes(server: Machine) -> None:
+    one_socket = replace(server, sockets=server.sockets[:1], accelerators=(), links=(), cpu_lanes=1)
+    latencies = [written_line_s(replace(one_socket, cpu_lanes=lanes), 0) for lanes in (1, 2, 8, 32)]
+    assert latencies == pytest.approx([0.0, 47e-9 / 2, 47e-9 * 7 / 8, 47e-9 * 31 / 32])
