@@ -33,7 +33,7 @@ _FATE = {name: code for code, name in enumerate(FATES)}
 _CALL = {name: code for code, name in enumerate(CALLS)}
 _EVENT = {name: 1 << code for code, name in enumerate(EVENTS)}
 _NONE, _ASSIGN, _EVALUATE, _WAIT, _STOP, _MERGE = range(len(ANSWERS))
-_REQUEST, _FINISHED = _CALL["request"], _CALL["finished"]
+_REQUEST, _FINISHED, _IN_PLACE = _CALL["request"], _CALL["finished"], _FATE["in_place"]
 _TRIM_EVERY: Final = 1024
 
 
@@ -76,7 +76,9 @@ class Books:
         answer_id: int = -1, until_s: float = math.nan, events: int = 0,
     ) -> None:  # fmt: skip
         """Record one call of the coordinator with its answer."""
-        self._count()
+        self._calls += 1
+        if not self._calls % _TRIM_EVERY:
+            self._trim()
         if self._full:
             worker, lane = (self._worker[seat.worker], seat.lane) if seat is not None else (self._blank, -1)
             detail_text = self._trace.code(detail) if detail else self._blank
@@ -84,12 +86,10 @@ class Books:
                 self._call_row(_CALL[call], now_s, worker, lane, id_, answer, answer_id, detail_text, until_s, events)
             )
 
-    def _count(self) -> None:
-        """Count a call, and keep the buffers short."""
-        self._calls += 1
-        if not self._calls % _TRIM_EVERY:
-            for table in self._tables:
-                table.trim()
+    def _trim(self) -> None:
+        """Keep the buffers short: to be called now and then."""
+        for table in self._tables:
+            table.trim()
 
     def request(self, seat: Seat, now_s: float, answer: Evaluate | Wait | Stop) -> None:
         """Record a request that was not answered with an assignment; that is what `assigned` does."""
@@ -117,7 +117,9 @@ class Books:
             if self._full:
                 blank = self._blank
                 self._add_call(self._call_row(_REQUEST, now_s, worker, lane, -1, _ASSIGN, id_, blank, math.nan, 0))
-        self._count()
+        self._calls += 1
+        if not id_ % _TRIM_EVERY:
+            self._trim()
 
     def finished(self, assign: Assign, result: Result, now_s: float) -> None:
         """Record a result; in-place work is in the model by now, the rest has its fate to come."""
@@ -129,18 +131,20 @@ class Books:
             self._add_call(
                 self._call_row(_FINISHED, now_s, self._worker[name], lane, id_, _NONE, -1, blank, math.nan, 0)
             )
-        self._count()
+        self._calls += 1
         if self._some:
-            self._add_result(
-                self._result_row(
-                    id_, result.start_s, result.end_s, result.read, result.wrote, result.rows, result.updates, steps
-                )
+            row = self._result_row(
+                id_, result.start_s, result.end_s, result.read, result.wrote, result.rows, result.updates, steps
             )
+            self._add_result(row)
         if result.stats:
             for statistic, value in result.stats.items():
                 trace.tables["stats"].add((id_, trace.code(statistic), value))
         if assign.work.write == "in_place":
-            self.fate(id_, "in_place", now_s)
+            rows = self._rows.pop(id_)
+            trace.totals.rows["in_place"] += rows
+            if self._some:
+                self._add_fate(self._fate_row(id_, _IN_PLACE, now_s, -1, rows, self._blank))
 
     def fate(self, id_: int, fate: Fate, now_s: float, *, merge: int = -1, reason: str = "") -> None:
         """Record what became of an assignment's rows."""

@@ -55,7 +55,7 @@ def check_wait(wait: Wait, seat: Seat, now_s: float) -> None:
 
 
 def check_work(work: Work, seat: Seat) -> None:
-    """Raise PolicyError when a free lane is to keep a replica, which only a worker has."""
+    """Raise PolicyError when a free lane is to keep a replica, which only a worker has. Other seats may."""
     if seat.lane >= 0 and (work.read == "own" or work.write in ("replica", "keep")):
         raise PolicyError(
             f"free lanes share the worker's memory: read 'own' and write 'replica' or 'keep' need "

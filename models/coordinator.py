@@ -121,10 +121,17 @@ class Coordinator:
     def request(self, seat: Seat, now_s: float) -> Answer:
         """What this seat does next. The caller keeps to `capacity`."""
         self.view.now_s = now_s
-        answer = self._answer(seat, now_s)
-        if not isinstance(answer, Assign):
-            self._books.request(seat, now_s, answer)
-        return answer
+        if self.done or self._drain is not None or self._evaluations.open or seat in self._dead:
+            answer = self._held_back(seat)
+            if answer is not None:
+                self._books.request(seat, now_s, answer)
+                return answer
+        decision = self._schedule.next(self.view, seat.worker)
+        if isinstance(decision, Wait):
+            check_wait(decision, seat, now_s)
+            self._books.request(seat, now_s, decision)
+            return decision
+        return self._assign(seat, decision, now_s)
 
     def finished(self, result: Result, now_s: float) -> tuple[Merge, ...]:
         """An assignment has come in: the merges that follow from it."""
@@ -135,7 +142,8 @@ class Coordinator:
         check_result(assign, result)
         self._load[assign.seat] -= 1
         self._tallies[assign.seat.worker].finished(result)
-        self.version = max(self.version, result.wrote)
+        if result.wrote > self.version:
+            self.version = result.wrote
         self._books.finished(assign, result, now_s)
         if assign.work.write != "in_place":
             self.held[result.id] = result
@@ -208,7 +216,7 @@ class Coordinator:
 
     def snapshots(self, now_s: float) -> tuple[Evaluate, ...]:
         """Evaluations that are due as snapshots now, to be computed after the run (`deferred`)."""
-        if self.run.evaluation != "deferred":
+        if self.run.evaluation != "deferred" or not (self._timed or self._evaluations.snapshots):
             return ()
         self.view.now_s = now_s
         if self._timed and not self.done and self._evaluations.period_over(now_s):
@@ -247,7 +255,8 @@ class Coordinator:
 
     # -- the answer to a request --------------------------------------------------------------------------------
 
-    def _answer(self, seat: Seat, now_s: float) -> Answer:
+    def _held_back(self, seat: Seat) -> Evaluate | Wait | Stop | None:
+        """What comes before any new assignment of this seat, if anything does."""
         if self.done or seat in self._dead:
             return Stop(reason=self.stop_reason if self.done else "lost")
         evaluation = self._evaluations.order_for(seat, self.cursor.epoch, self.version)
@@ -255,16 +264,14 @@ class Coordinator:
             return evaluation
         if self._drain is not None:
             return _EVALUATION if self._drained else _DRAIN
-        decision = self._schedule.next(self.view, seat.worker)
-        if isinstance(decision, Wait):
-            check_wait(decision, seat, now_s)
-            return decision
-        return self._assign(seat, decision, now_s)
+        return None
 
     def _assign(self, seat: Seat, work: Work, now_s: float) -> Assign:
-        check_work(work, seat)
-        tally = self._tallies[seat.worker]
-        lanes = 1 if seat.lane >= 0 else tally.lanes
+        tally, lanes = self._tallies[seat.worker], 1
+        if seat.lane < 0:
+            lanes = tally.lanes
+        else:
+            check_work(work, seat)
         cursor = self.cursor
         start, stop = cursor.take(lanes * work.batch * work.steps)
         assign = new_assign(self._ids, seat, cursor.epoch, start, stop, lanes, work)

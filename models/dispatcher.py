@@ -7,7 +7,7 @@ one pass in seat order asks the seats that the event wakes; passes repeat while 
 from __future__ import annotations
 
 from hetsgd.models.coordinator import Coordinator
-from hetsgd.models.policy import Assign, Evaluate, Event, Seat, Stop, Wait
+from hetsgd.models.policy import Assign, Evaluate, Event, Seat, Wait
 
 Order = tuple[Seat, Assign | Evaluate]
 
@@ -17,6 +17,7 @@ class Dispatcher:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
+        self._timed = coordinator.run.evaluate_every_s is not None
         self._rank = {seat: rank for rank, seat in enumerate(coordinator.fleet.seats)}
         self._waiting: dict[Seat, Wait | None] = dict.fromkeys(coordinator.fleet.seats)
 
@@ -43,7 +44,8 @@ class Dispatcher:
     def sweep(self, event: Event | None, now_s: float) -> list[Order]:
         """Ask the seats that this event wakes; None asks every waiting seat. Ends a run that is deadlocked."""
         orders: list[Order] = []
-        self._coordinator.tick(now_s)
+        if self._timed:
+            self._coordinator.tick(now_s)
         self._pass(event, now_s, orders)
         if not orders and self._stuck():
             self._pass(None, now_s, orders)
@@ -67,33 +69,37 @@ class Dispatcher:
             again: list[Seat] = []
             for seat in asked:
                 answer = coordinator.request(seat, now_s)
-                if isinstance(answer, Wait):
+                if isinstance(answer, Assign):
+                    orders.append((seat, answer))
+                    waiting.pop(seat, None)
+                    if coordinator.load(seat) < coordinator.capacity:
+                        waiting[seat] = None
+                        again.append(seat)
+                elif isinstance(answer, Wait):
                     waiting[seat] = answer
-                    continue
-                waiting.pop(seat, None)
-                if isinstance(answer, Stop):
-                    continue
-                orders.append((seat, answer))
-                if isinstance(answer, Assign) and coordinator.load(seat) < coordinator.capacity:
-                    waiting[seat] = None
-                    again.append(seat)
+                else:
+                    waiting.pop(seat, None)
+                    if isinstance(answer, Evaluate):
+                        orders.append((seat, answer))
             if coordinator.wake_all:
                 again = self._woken(event, now_s)
             asked = again
 
     def _woken(self, event: Event | None, now_s: float) -> list[Seat]:
         """The waiting seats to ask now, in seat order."""
-        coordinator = self._coordinator
+        coordinator, waiting = self._coordinator, self._waiting
         everybody = coordinator.wake_all or event is None or event in ("failed", "evaluated")
         coordinator.wake_all = False
-        woken = [
-            seat
-            for seat, wait in self._waiting.items()
-            if everybody
-            or wait is None
-            or (event != "timer" and (not wait.on or event in wait.on))
-            or (wait.until_s is not None and wait.until_s <= now_s)
-        ]
+        if everybody or not any(waiting.values()):
+            woken = list(waiting)
+        else:
+            woken = [
+                seat
+                for seat, wait in waiting.items()
+                if wait is None
+                or (event != "timer" and (not wait.on or event in wait.on))
+                or (wait.until_s is not None and wait.until_s <= now_s)
+            ]
         if len(woken) > 1:
             woken.sort(key=self._rank.__getitem__)
         return woken

@@ -8,7 +8,7 @@ its class has made from the same fields.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Protocol, cast
 
 from hetsgd.models.policy import Assign, Result, Seat, Work
 
@@ -32,11 +32,11 @@ class _ResultDraft:
     __slots__ = Result.__slots__
 
     def __init__(
-        self, id_: int, seat: Seat, rows: int, updates: int, steps: int, read: int, wrote: int, start_s: float,
-        end_s: float, work: Work, stats: Mapping[str, float],
+        self, assign: Assign, *, rows: int, updates: int, steps: int, read: int, wrote: int, start_s: float,
+        end_s: float, stats: Mapping[str, float],
     ) -> None:  # fmt: skip
-        self.id = id_
-        self.seat = seat
+        self.id = assign.id
+        self.seat = assign.seat
         self.rows = rows
         self.updates = updates
         self.steps = steps
@@ -44,24 +44,24 @@ class _ResultDraft:
         self.wrote = wrote
         self.start_s = start_s
         self.end_s = end_s
-        self.work = work
+        self.work = assign.work
         self.stats = stats
         self.__class__ = Result  # type: ignore[assignment]  # as above
 
 
-def new_assign(id_: int, seat: Seat, epoch: int, start: int, stop: int, lanes: int, work: Work) -> Assign:
-    """`Assign(id=id_, ...)`, made fast."""
-    return cast(Assign, _AssignDraft(id_, seat, epoch, start, stop, lanes, work))
+class _NewAssign(Protocol):
+    def __call__(self, id_: int, seat: Seat, epoch: int, start: int, stop: int, lanes: int, work: Work) -> Assign: ...
 
 
-def new_result(
-    assign: Assign, *, rows: int, updates: int, steps: int, read: int, wrote: int, start_s: float, end_s: float,
-    stats: Mapping[str, float],
-) -> Result:  # fmt: skip
-    """The `Result` of an assignment, made fast."""
-    return cast(
-        Result,
-        _ResultDraft(
-            assign.id, assign.seat, rows, updates, steps, read, wrote, start_s, end_s, assign.work, stats,
-        ),
-    )  # fmt: skip
+class _NewResult(Protocol):
+    def __call__(
+        self, assign: Assign, *, rows: int, updates: int, steps: int, read: int, wrote: int, start_s: float,
+        end_s: float, stats: Mapping[str, float],
+    ) -> Result: ...  # fmt: skip
+
+
+# What a draft's class returns is the value that the draft has become.
+new_assign = cast(_NewAssign, _AssignDraft)
+"""`Assign(id=id_, ...)`, made fast."""
+new_result = cast(_NewResult, _ResultDraft)
+"""The `Result` of an assignment, made fast."""

@@ -12,9 +12,9 @@ from hetsgd.models.run import RunSettings
 class Evaluations:
     """The evaluations of one run.
 
-    `due`: one is wanted and waits for the seat that computes it. The period of timed evaluations runs from the
-    end of one to the start of the next: with an evaluation that takes longer than the period, training would
-    otherwise never get its turn.
+    `due`: one is wanted and waits for the seat that computes it. `snapshots`: to be taken next. The period of timed
+    evaluations runs from the end of one to the start of the next: with an evaluation that takes longer than the
+    period, training would otherwise never get its turn.
     """
 
     def __init__(self, run: RunSettings, fleet: Fleet, tallies: Mapping[str, WorkerTally]) -> None:
@@ -25,7 +25,7 @@ class Evaluations:
         self._last_s = 0.0
         self._ids = 0
         self._ordered: dict[int, tuple[Evaluate, Seat | None]] = {}
-        self._snapshots: list[Evaluate] = []
+        self.snapshots: list[Evaluate] = []
 
     @property
     def under_way(self) -> bool:
@@ -79,14 +79,14 @@ class Evaluations:
 
     def snapshot(self, epoch: int, version: int) -> None:
         """Take a snapshot with the next `taken`."""
-        self._snapshots.append(self.new(epoch, version))
+        self.snapshots.append(self.new(epoch, version))
 
     def taken(self, now_s: float) -> tuple[Evaluate, ...]:
         """The snapshots to take now."""
-        if not self._snapshots:
+        if not self.snapshots:
             return ()
-        taken = tuple(self._snapshots)
-        self._snapshots.clear()
+        taken = tuple(self.snapshots)
+        self.snapshots.clear()
         self._last_s = now_s
         return taken
 

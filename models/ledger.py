@@ -80,8 +80,9 @@ class Cursor:
     def take(self, rows: int) -> tuple[int, int]:
         """The next `rows` positions, cut at the end of the epoch."""
         start = self.position
-        self.position = min(start + rows, self.rows)
-        return start, self.position
+        stop = start + rows
+        self.position = stop = stop if stop < self.rows else self.rows
+        return start, stop
 
     def next_epoch(self) -> None:
         """Begin the next epoch."""

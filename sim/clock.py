@@ -30,9 +30,10 @@ class Call:
 
 
 class Clock(simpy.Environment):
-    """A SimPy environment. `over`: the run has ended, so that nothing may happen any more."""
+    """A SimPy environment. `over`: the run has ended, so that nothing may happen any more.
 
-    now: float = 0.0  # an attribute, not a property: the time is read several times an event
+    The time is `now_s`, an attribute, since it is read several times an event; SimPy's `now` is the same.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,11 +47,11 @@ class Clock(simpy.Environment):
     @property
     def _now(self) -> float:
         """The time as SimPy knows it."""
-        return self.now
+        return self.now_s
 
     @_now.setter
     def _now(self, at_s: float) -> None:
-        self.now = at_s
+        self.now_s = at_s
 
     def call_at(self, at_s: float, action: Callable[[Call], None], value: Any = None) -> Call:
         """Let `action` happen at `at_s`; it is handed the call, whose `value` this is."""
@@ -61,7 +62,10 @@ class Clock(simpy.Environment):
 
     def call(self, delay_s: float, action: Callable[[Call], None], value: Any = None) -> Call:
         """Let `action` happen in `delay_s` seconds."""
-        return self.call_at(self.now + delay_s, action, value)
+        self.events += 1
+        call = Call(action, value)
+        heappush(self._calls, (self.now_s + delay_s, _NORMAL, next(self._eid), call))
+        return call
 
     def drive(self, events: int) -> bool:
         """Let so many events happen, or fewer if the run is over with one of them; is it?"""
@@ -69,7 +73,7 @@ class Clock(simpy.Environment):
         for _ in range(events):
             if not queue:
                 raise simpy.core.EmptySchedule
-            self.now, _, _, event = heappop(queue)
+            self.now_s, _, _, event = heappop(queue)
             for callback in event.callbacks:
                 callback(event)
             if self.over:
@@ -86,6 +90,6 @@ class Clock(simpy.Environment):
         if self.over or (queue and not at_s < queue[0][0]) or self._skips >= _SKIPS:
             self._skips = 0
             return False
-        self.now = at_s
+        self.now_s = at_s
         self.events += 1
         return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 
 from hetsgd.models.cost import Load, accelerator_forward, accelerator_step, launch_s
@@ -14,7 +13,7 @@ from hetsgd.models.policy import Assign, Evaluate, Loss, Seat, Write
 from hetsgd.models.trace import Place
 from hetsgd.sim.clock import Call
 from hetsgd.sim.fluid import Stream
-from hetsgd.sim.links import CopyEngines, Fabric, Path, Transfer
+from hetsgd.sim.links import CopyEngines, Fabric, Transfer
 from hetsgd.sim.noise import ServiceNoise
 from hetsgd.sim.record import COMPUTE, EVALUATE, LOAD, PULL, PUSH, WAIT
 from hetsgd.sim.world import World
@@ -87,9 +86,10 @@ class Device:
         self.world = world
         self.seat = Seat(name)
         self.accelerator = accelerator
-        self.engines = CopyEngines(accelerator.copy_engines)
         self.down, self.up = fabric.paths(accelerator)
         self.worker = world.recorder.trace.code(name)
+        self.engines = CopyEngines(world, self.worker, accelerator.copy_engines)
+        self.move = self.engines.move
         self.place = world.recorder.place(Place(name=name, worker=name, kind="accelerator", cpus=cpus))
         self.costs = DeviceCosts(world, accelerator, batches_held)
         self.launching_s = 0.0
@@ -127,10 +127,10 @@ class Device:
         self._queue.append(held)
 
         def done() -> None:
-            held.loaded_s = world.env.now
+            held.loaded_s = world.env.now_s
             self.kick()
 
-        held.load = self.move(self.down, LOAD, order.id, rows * world.row_bytes, done)
+        held.load = self.move(self.down, LOAD, order.id, rows * world.row_bytes, done, ahead=True)
 
     def kick(self) -> None:
         """Start the next order if there is one and it may start: evaluations first."""
@@ -153,24 +153,15 @@ class Device:
         """The accelerator's own replica has become the global model of this version."""
         self._replica_version = version
 
-    def move(
-        self, path: Path, kind: int, id_: int, size_bytes: int, done: Callable[[], None],
-        begun: Callable[[], None] | None = None,
-    ) -> Transfer:  # fmt: skip
-        """Transfer bytes through the copy engines."""
-        engines = self.engines
-        transfer = Transfer(self.world, engines, path, kind, self.worker, id_, size_bytes, done, begun)
-        engines.submit(transfer, ahead=kind == LOAD)
-        return transfer
-
     # -- assignments ------------------------------------------------------------------------------------------------
 
     def _begin(self, held: Held) -> None:
         world, assign = self.world, held.assign
-        now_s = world.env.now
+        now_s, free_s, load_s, ready_s = world.env.now_s, self._free_s, held.load.start_s, held.loaded_s or 0.0
         self._current = assign
-        self._start_s = max(held.load.start_s, self._free_s)
-        ready_s = max(held.loaded_s or 0.0, self._free_s)
+        self._start_s = load_s if load_s > free_s else free_s
+        if ready_s < free_s:
+            ready_s = free_s
         if now_s > ready_s:
             world.recorder.span(WAIT, self.place, self.worker, assign.id, ready_s, now_s)
         if assign.work.read == "own":
@@ -190,14 +181,16 @@ class Device:
 
     def _pulled(self) -> None:
         self._step = 0
-        self._compute_s = self.world.env.now
+        self._compute_s = self.world.env.now_s
         if isinstance(self._current, Assign):
             self._piece(self._current)
 
     def _piece(self, assign: Assign) -> None:
         """Start the local step `_step`."""
         batch = assign.work.batch
-        rows = min(batch, assign.rows - self._step * batch)
+        rows = assign.stop - assign.start - self._step * batch
+        if rows > batch:
+            rows = batch
         self.world.learner.start(assign, 0, self._step)
         stream, amount = self.costs.step(rows, assign.work.write == "gradient")
         self._serve(stream, amount * self._noise.draw())
@@ -210,12 +203,12 @@ class Device:
             self._timer = world.env.call(amount, self._time_over)
             return
         self._stream = stream
-        world.home_memory.join(stream, amount, self, world.env.now)
+        world.home_memory.join(stream, amount, self, world.env.now_s)
         world.home_memory.settle()
 
     def _time_over(self, call: Call) -> None:
         if call is self._timer:
-            self.served(self.world.env.now)
+            self.served(self.world.env.now_s)
 
     def served(self, now_s: float) -> None:
         """A local step or an evaluation is computed."""
@@ -230,10 +223,10 @@ class Device:
         world, step = self.world, self._step
         world.learner.finish(assign, 0, step)
         self._step = step + 1
-        if (step + 1) * assign.work.batch < assign.rows:
+        if (step + 1) * assign.work.batch < assign.stop - assign.start:
             self._piece(assign)
             return
-        world.recorder.span(COMPUTE, self.place, self.worker, assign.id, self._compute_s, world.env.now)
+        world.recorder.span(COMPUTE, self.place, self.worker, assign.id, self._compute_s, world.env.now_s)
         if assign.work.write == "keep":
             self._finish(assign)
         else:
@@ -250,8 +243,9 @@ class Device:
             # All that was written since the pull began is not in the replica that now stands in its place.
             world.recorder.overwritten += world.version - self._read
             world.version += 1
+            rows = assign.stop - assign.start
             world.recorder.update(
-                "accelerator", world.version, self._read, world.env.now, self.worker, -1, assign.id, assign.rows
+                "accelerator", world.version, self._read, world.env.now_s, self.worker, -1, assign.id, rows
             )
         self._finish(assign)
 
@@ -259,7 +253,7 @@ class Device:
         world, rows = self.world, assign.stop - assign.start
         in_place = assign.work.write == "in_place"
         self._current = None
-        self._free_s = now_s = world.env.now
+        self._free_s = now_s = world.env.now_s
         self._waiting_word = not in_place
         world.recorder.flops["accelerator"] += world.flops_per_row * rows
         result = new_result(
@@ -273,7 +267,8 @@ class Device:
             end_s=now_s,
             stats=world.learner.result(assign),
         )
-        self.kick()
+        if self._queue or self._evaluations:
+            self.kick()
         world.desk.report(result)
 
     # -- evaluations ------------------------------------------------------------------------------------------------
@@ -284,25 +279,25 @@ class Device:
         self._current = order
 
         def begun() -> None:
-            self._loss = world.learner.evaluate(at_s=world.env.now, epoch=order.epoch, update=world.version)
+            self._loss = world.learner.evaluate(at_s=world.env.now_s, epoch=order.epoch, update=world.version)
 
         def copied() -> None:
             size_bytes = (workload.rows + workload.test_rows) * workload.row_bytes
             self.move(self.down, EVALUATE, order.id, size_bytes, loaded)
 
         def loaded() -> None:
-            self._compute_s = world.env.now
+            self._compute_s = world.env.now_s
             self._serve(*self.costs.forward(workload.rows + workload.test_rows))
 
         self.move(self.down, EVALUATE, order.id, workload.model_bytes, copied, begun)
 
     def _evaluated(self, order: Evaluate) -> None:
         world, loss = self.world, self._loss
-        world.recorder.span(EVALUATE, self.place, self.worker, order.id, self._compute_s, world.env.now)
+        world.recorder.span(EVALUATE, self.place, self.worker, order.id, self._compute_s, world.env.now_s)
         self._current = self._loss = None
-        self._free_s = world.env.now
+        self._free_s = world.env.now_s
         if loss is not None:
-            world.desk.loss_known(self.seat, order, replace(loss, end_s=world.env.now))
+            world.desk.loss_known(self.seat, order, replace(loss, end_s=world.env.now_s))
         self.kick()
 
     # -- faults and the end -----------------------------------------------------------------------------------------
@@ -314,7 +309,7 @@ class Device:
             self.world.home_memory.settle()
         if (self._stream is not None or self._timer is not None) and self._current is not None:
             kind = EVALUATE if isinstance(self._current, Evaluate) else COMPUTE
-            id_, now_s = self._current.id, self.world.env.now
+            id_, now_s = self._current.id, self.world.env.now_s
             self.world.recorder.span(kind, self.place, self.worker, id_, self._compute_s, now_s)
         self.engines.drop()
         self._queue.clear()

@@ -117,9 +117,9 @@ class _Engine:
         self._turn(None)
         try:
             self._drive()
-            self._teller.tell(env.now, self.world.version, always=True)
+            self._teller.tell(env.now_s, self.world.version, always=True)
         except KeyboardInterrupt:
-            coordinator.stop("interrupted", env.now, "interrupted")
+            coordinator.stop("interrupted", env.now_s, "interrupted")
         return self._close()
 
     def _drive(self) -> None:
@@ -128,15 +128,15 @@ class _Engine:
         try:
             while not (env.over or env.drive(_LOOK_EVERY)):
                 self.recorder.trim()
-                self._teller.tell(env.now, self.world.version)
+                self._teller.tell(env.now_s, self.world.version)
         except simpy.core.EmptySchedule:
             waits = "; ".join(f"{seat} waits: {reason}" for seat, reason in self.dispatcher.waits().items())
-            at_s = env.now
+            at_s = env.now_s
             raise SimulationError(f"nothing is left to happen at {at_s} s; {waits or 'nobody waits'}") from None
 
     def _close(self) -> Trace:
         """Cut off what is under way, compute the losses outside the clock and close the books."""
-        now_s, coordinator = self.world.env.now, self.coordinator
+        now_s, coordinator = self.world.env.now_s, self.coordinator
         for seat in self.seats.values():
             seat.cut()
         self.merges.cut()
@@ -186,7 +186,7 @@ class _Engine:
         if not in_place:
             self.merges.hold(result)
             self.recorder.memory(self._host_memory, self._host_bytes + self.merges.held_bytes)
-        merges = self.coordinator.finished(result, self.world.env.now)
+        merges = self.coordinator.finished(result, self.world.env.now_s)
         if merges:
             self.merges.submit(merges)
         self.dispatcher.free(seat)
@@ -203,7 +203,7 @@ class _Engine:
         self.world.env.call(self._message_s, self._evaluated, (seat, order, loss))
 
     def _evaluated(self, message: Call) -> None:
-        now_s, coordinator = self.world.env.now, self.coordinator
+        now_s, coordinator = self.world.env.now_s, self.coordinator
         seat, order, loss = message.value
         self.merges.submit(coordinator.evaluated(order, replace(loss, end_s=now_s), now_s))
         if coordinator.load(seat) < coordinator.capacity:
@@ -212,7 +212,7 @@ class _Engine:
 
     def landed(self, merge: Merge, version: int, start_s: float, seats: Sequence[Seat]) -> None:
         """A merge has taken effect, beside the coordinator."""
-        now_s = self.world.env.now
+        now_s = self.world.env.now_s
         self.merges.submit(self.coordinator.merged(merge, version=version, start_s=start_s, now_s=now_s))
         self._turn("merged")
         for seat in dict.fromkeys(seats):
@@ -223,10 +223,12 @@ class _Engine:
     def _turn(self, event: Event | None) -> None:
         """After an event: ask who is to be asked, send the orders, take snapshots, set the alarm."""
         env = self.world.env
-        now_s = env.now
+        now_s = env.now_s
         orders = self.dispatcher.sweep(event, now_s)
         if orders:
-            ready_s, lives = max(now_s, self._busy_until_s), self._lives
+            lives, ready_s = self._lives, self._busy_until_s
+            if ready_s < now_s:
+                ready_s = now_s
             for seat, order in orders:
                 ready_s += self._decision_s
                 delay_s = ready_s - now_s + self._message_s
@@ -257,7 +259,7 @@ class _Engine:
         """Wake up when a waiting seat wants to be asked, or a timed evaluation comes due."""
         env = self.world.env
         self._alarm_s = due_s
-        self._alarm = env.call(max(0.0, due_s - env.now), self._ring)
+        self._alarm = env.call(max(0.0, due_s - env.now_s), self._ring)
 
     def _ring(self, alarm: Call) -> None:
         if alarm is self._alarm:
@@ -265,7 +267,7 @@ class _Engine:
             self._turn("timer")
 
     def _deadline(self, _: Call) -> None:
-        self.coordinator.stop(f"{self.plan.run.stop.seconds:g} seconds over", self.world.env.now)
+        self.coordinator.stop(f"{self.plan.run.stop.seconds:g} seconds over", self.world.env.now_s)
         self.world.env.over = True
 
     # -- faults -------------------------------------------------------------------------------------------------------
@@ -299,7 +301,7 @@ class _Engine:
         coordinator, seat = self.coordinator, fault.seat
         lost = [assign.id for assign in coordinator.in_flight.values() if assign.seat == seat]
         kept = [r.id for r in coordinator.held.values() if r.seat == seat and r.work.write == "keep"]
-        merges = coordinator.failed(fault, self.world.env.now)
+        merges = coordinator.failed(fault, self.world.env.now_s)
         self.learner.drop(lost)
         if not fault.lanes_left:
             self.merges.drop(kept)

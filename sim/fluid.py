@@ -69,8 +69,9 @@ class Shared:
         self.capacity = capacity
         self._clock = clock
         self._active: list[Stream] = []
-        self._count = 0
         self._last_s = 0.0
+        self._scarce = False
+        """Whether streams asked for more than there is when it was last shared out among several."""
         self._serving = False
         self._sequence = 0
         self._timer: Call | None = None
@@ -85,7 +86,6 @@ class Shared:
         if not stream.count:
             self._active.append(stream)
         stream.count += 1
-        self._count += 1
         self._sequence += 1
         heappush(stream.jobs, (stream.clock + amount, self._sequence, job))
 
@@ -97,7 +97,6 @@ class Shared:
             self._active.append(stream)
         count, clock, queue = len(jobs), stream.clock, stream.jobs
         stream.count += count
-        self._count += count
         sequence = range(self._sequence + 1, self._sequence + 1 + count)
         self._sequence += count
         queue += [(clock + amount, key, job) for amount, key, job in zip(amounts, sequence, jobs, strict=True)]
@@ -108,7 +107,7 @@ class Shared:
         kept = [entry for entry in stream.jobs if entry[2] is not job]
         gone = len(stream.jobs) - len(kept)
         if gone:
-            self._advance(self._clock.now)
+            self._advance(self._clock.now_s)
             heapify(kept)
             stream.jobs = kept
             self._departed(stream, gone)
@@ -116,50 +115,69 @@ class Shared:
     def recap(self, stream: Stream, cap: float) -> None:
         """Change the cap of a stream's jobs from now on."""
         if cap != stream.cap:
-            self._advance(self._clock.now)
+            self._advance(self._clock.now_s)
             stream.cap = cap
 
     def missing(self, stream: Stream, job: Job) -> float:
         """What a job being served still has to receive, now."""
-        self._advance(self._clock.now)
+        self._advance(self._clock.now_s)
         return sum(entry[0] - stream.clock for entry in stream.jobs if entry[2] is job)
 
     def settle(self) -> None:
         """Share out the capacity after joins and departures, and wake up when the next job is done."""
         if not self._serving:
-            self._look(self._clock.now)
-            self._wake()
+            self._look(self._clock.now_s)
+            if self._due_s < self._timer_s:
+                self._wake()
 
     def _look(self, now_s: float) -> None:
         """Share out the capacity, and see which stream's job is done next and when (inf: there is none)."""
-        if not self._count:
-            self._due, self._due_s = None, math.inf
-            return
-        active, capacity, delay, due = self._active, self.capacity, math.inf, None
+        if len(self._active) == 1:
+            stream = self._due = self._active[0]
+            count, rate = stream.count, stream.cap
+            if count * rate > self.capacity:
+                weight = stream.weight
+                rate = min(rate, self.capacity / (count * weight) * weight)
+            stream.rate = rate
+            delay = (stream.jobs[0][0] - stream.clock) / rate
+        else:
+            delay, self._due = self._shared()
+        self._due_s = now_s + delay if delay > 0.0 else now_s
+
+    def _shared(self) -> tuple[float, Stream | None]:
+        """Share out the capacity among streams; when is the first job done, of which stream?"""
+        delay, due = math.inf, None
+        if not self._scarce:
+            asked = 0.0
+            for stream in self._active:
+                stream.rate = cap = stream.cap
+                asked += stream.count * cap
+                left_s = (stream.jobs[0][0] - stream.clock) / cap
+                if left_s < delay:
+                    delay, due = left_s, stream
+            self._scarce = asked > self.capacity
+        return self._shared_scarcely() if self._scarce else (delay, due)
+
+    def _shared_scarcely(self) -> tuple[float, Stream | None]:
+        """Share out a capacity that was scarce at the last look; when is the first job done, of which stream?"""
+        delay, due = math.inf, None
         weights = asked = 0.0
-        for stream in active:
+        for stream in self._active:
             weights += stream.count * stream.weight
             asked += stream.count * stream.cap
-        if asked <= capacity:
-            for stream in active:
-                stream.rate = stream.cap
-                left_s = (stream.jobs[0][0] - stream.clock) / stream.cap
-                if left_s < delay:
-                    delay, due = left_s, stream
-        else:
-            fair = capacity / weights
-            for stream in active:
-                stream.rate = rate = fair * stream.weight
-                if stream.cap < rate:
-                    delay, due = self._shared_unevenly()
-                    break
-                left_s = (stream.jobs[0][0] - stream.clock) / rate
-                if left_s < delay:
-                    delay, due = left_s, stream
-        self._due = due
-        if delay < 0.0:
-            delay = 0.0
-        self._due_s = now_s + delay
+        self._scarce = asked > self.capacity
+        fair = self.capacity / weights if self._scarce else math.inf
+        for stream in self._active:
+            rate = fair * stream.weight
+            if stream.cap < rate:
+                if self._scarce:
+                    return self._shared_unevenly()
+                rate = stream.cap
+            stream.rate = rate
+            left_s = (stream.jobs[0][0] - stream.clock) / rate
+            if left_s < delay:
+                delay, due = left_s, stream
+        return delay, due
 
     def _shared_unevenly(self) -> tuple[float, Stream | None]:
         """Share out where some are content with less than their share; when is the first job done, of which stream?"""
@@ -173,11 +191,9 @@ class Shared:
         return delay, due
 
     def _wake(self) -> None:
-        """Set a timer, unless one is set that fires no later."""
-        due_s = self._due_s
-        if self._timer_s > due_s:
-            self._timer = self._clock.call_at(due_s, self._fire)
-            self._timer_s = due_s
+        """Set a timer for the next job, in the place of one that fires later."""
+        self._timer_s = due_s = self._due_s
+        self._timer = self._clock.call_at(due_s, self._fire)
 
     def _advance(self, now_s: float) -> None:
         passed = now_s - self._last_s
@@ -188,7 +204,6 @@ class Shared:
 
     def _departed(self, stream: Stream, count: int) -> None:
         stream.count -= count
-        self._count -= count
         if not stream.count:
             stream.clock = 0.0
             self._active.remove(stream)
@@ -201,32 +216,39 @@ class Shared:
         if call is not self._timer:
             return
         self._timer, self._timer_s = None, math.inf
-        clock, active, now_s = self._clock, self._active, self._clock.now
+        clock, active, now_s = self._clock, self._active, self._clock.now_s
         while (stream := self._due) is not None:
             passed = now_s - self._last_s
             for other in active:
                 other.clock += other.rate * passed
             self._last_s = now_s
             if now_s >= self._due_s:
-                jobs = stream.jobs
-                # The job that the timer was set for is done by definition, whatever rounding says.
-                done = jobs[0][0]
-                if done < stream.clock:
-                    done = stream.clock
-                stream.clock = done
-                self._serving = True
-                count = 0
-                while jobs and jobs[0][0] <= done:
-                    count += 1
-                    heappop(jobs)[2].served(now_s)
-                self._serving = False
-                stream.count -= count
-                self._count -= count
-                if not stream.count:
-                    stream.clock = 0.0
-                    active.remove(stream)
+                self._serve(stream, now_s)
+            if not active:
+                self._due, self._due_s = None, math.inf
+                return
             self._look(now_s)
             if not clock.skip_to(self._due_s):
                 break
             now_s = self._due_s
-        self._wake()
+        if self._due is not None:
+            self._wake()
+
+    def _serve(self, stream: Stream, now_s: float) -> None:
+        """Serve the jobs of a stream that are done now."""
+        jobs = stream.jobs
+        # The job that the timer was set for is done by definition, whatever rounding says.
+        done = jobs[0][0]
+        if done < stream.clock:
+            done = stream.clock
+        stream.clock = done
+        self._serving = True
+        count = 0
+        while jobs and jobs[0][0] <= done:
+            count += 1
+            heappop(jobs)[2].served(now_s)
+        self._serving = False
+        stream.count -= count
+        if not stream.count:
+            stream.clock = 0.0
+            self._active.remove(stream)

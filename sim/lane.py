@@ -148,7 +148,7 @@ class Lane:
     def forward(self, rows: int, order: Evaluate) -> Forward:
         """Start computing the loss over `rows` rows."""
         stream, amount = self.costs.forward(rows)
-        now_s = self._world.env.now
+        now_s = self._world.env.now_s
         job = Forward(self, self._team, order, stream, now_s)
         self.shared.join(stream, amount, job, now_s)
         return job
@@ -176,5 +176,5 @@ class Forward:
 
     def _close(self) -> None:
         lane, team = self._lane, self._team
-        now_s = team.world.env.now
+        now_s = team.world.env.now_s
         team.world.recorder.span(EVALUATE, lane.place, team.code, self._order.id, self._start_s, now_s)

@@ -71,6 +71,7 @@ class Path:
         self.rate = min(end.rate for end in ends)
         self.latency_bytes = latency_s * self.rate
         self.stream = Stream(draws * self.rate)
+        self.places = [end.place for end in ends]
         self.private = True
         """Whether no other path shares its links: its rate never changes then (known once all paths are made)."""
         for end in ends:
@@ -93,17 +94,18 @@ class Path:
 class Transfer:
     """One transfer; `begun` is called when it leaves the queue of the copy engines, `done` when it has arrived."""
 
-    __slots__ = ("begun", "done", "engines", "id", "kind", "path", "size_bytes", "slots", "start_s", "worker", "world")
+    __slots__ = ("begun", "done", "engines", "id", "kind", "path", "size_bytes", "slots", "start_s")
+
+    slots: list[int]
+    """Where it is on each link of a path that it may share."""
 
     def __init__(
-        self, world: World, engines: CopyEngines, path: Path, kind: int, worker: int, id_: int, size_bytes: int,
-        done: Callable[[], None], begun: Callable[[], None] | None = None,
+        self, engines: CopyEngines, path: Path, kind: int, id_: int, size_bytes: int, done: Callable[[], None],
+        begun: Callable[[], None] | None,
     ) -> None:  # fmt: skip
-        self.world = world
         self.engines = engines
         self.path = path
         self.kind = kind
-        self.worker = worker
         self.id = id_
         self.size_bytes = size_bytes
         self.done = done
@@ -117,7 +119,7 @@ class Transfer:
     def start(self) -> None:
         """Begin to move, now."""
         path = self.path
-        now_s = self.start_s = self.world.env.now
+        now_s = self.start_s = self.engines.clock.now_s
         if self.begun is not None:
             self.begun()
         amount = path.draws * (self.size_bytes + path.latency_bytes)
@@ -133,7 +135,12 @@ class Transfer:
     def served(self, now_s: float) -> None:
         """All bytes have arrived."""
         self._leave(self.size_bytes, now_s)
-        self.engines.ended(self)
+        engines = self.engines
+        engines.moving.remove(self)
+        self.done()
+        # What follows from it has been asked for before others that wait may start.
+        if engines.needed or engines.ahead:
+            engines.pump()
 
     def cut(self) -> None:
         """Stop on the way: a fault, or the end of the run. What has been moved counts."""
@@ -141,67 +148,69 @@ class Transfer:
         missing = path.memory.missing(path.stream, self)
         path.memory.leave(path.stream, self)
         moved_bytes = int(max(0.0, (self._amount - missing) / path.draws - path.latency_bytes))
-        self._leave(moved_bytes, self.world.env.now)
+        self._leave(moved_bytes, self.engines.clock.now_s)
         path.memory.settle()
 
     def _leave(self, moved_bytes: int, now_s: float) -> None:
-        path, span = self.path, self.world.recorder.span
+        path, engines = self.path, self.engines
+        span, worker = engines.span, engines.worker
         if path.private:
-            for end in path.ends:
-                span(self.kind, end.place, self.worker, self.id, self.start_s, now_s, moved_bytes)
+            for place in path.places:
+                span(self.kind, place, worker, self.id, self.start_s, now_s, moved_bytes)
             return
         for end, slot in zip(path.ends, self.slots, strict=True):
-            span(self.kind, end.exit(slot), self.worker, self.id, self.start_s, now_s, moved_bytes)
+            span(self.kind, end.exit(slot), worker, self.id, self.start_s, now_s, moved_bytes)
         for neighbour in path.neighbours():
             neighbour.share()
 
 
 class CopyEngines:
-    """The copy engines of one accelerator: so many transfers at once, one in each direction.
+    """The copy engines of one accelerator (`worker` in the trace): so many transfers at once, one in each direction.
 
     They start in the order asked for, but rows that are loaded ahead wait behind what work under way needs.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, world: World, worker: int, count: int) -> None:
+        self.clock = world.env
+        self.span = world.recorder.span
+        self.worker = worker
+        self.moving: list[Transfer] = []
         self._count = count
-        self._needed: deque[Transfer] = deque()
-        self._ahead: deque[Transfer] = deque()
-        self._moving: list[Transfer] = []
+        self.needed: deque[Transfer] = deque()
+        self.ahead: deque[Transfer] = deque()
 
-    def submit(self, transfer: Transfer, *, ahead: bool = False) -> None:
-        """Start a transfer, now or when an engine is free."""
-        if not (self._moving or self._needed or (ahead and self._ahead)):
-            self._moving.append(transfer)
+    def move(
+        self, path: Path, kind: int, id_: int, size_bytes: int, done: Callable[[], None],
+        begun: Callable[[], None] | None = None, *, ahead: bool = False,
+    ) -> Transfer:  # fmt: skip
+        """Transfer bytes, from now on or when an engine is free."""
+        transfer = Transfer(self, path, kind, id_, size_bytes, done, begun)
+        if not (self.moving or self.needed or (ahead and self.ahead)):
+            self.moving.append(transfer)
             transfer.start()
-            return
-        (self._ahead if ahead else self._needed).append(transfer)
-        self._pump()
-
-    def ended(self, transfer: Transfer) -> None:
-        """A transfer has ended; what follows from it is asked for before others that wait may start."""
-        self._moving.remove(transfer)
-        transfer.done()
-        if self._needed or self._ahead:
-            self._pump()
+        else:
+            (self.ahead if ahead else self.needed).append(transfer)
+            self.pump()
+        return transfer
 
     def drop(self) -> None:
         """Stop all transfers."""
-        self._needed.clear()
-        self._ahead.clear()
-        moving, self._moving = self._moving, []
+        self.needed.clear()
+        self.ahead.clear()
+        moving, self.moving = self.moving, []
         for transfer in moving:
             transfer.cut()
 
-    def _pump(self) -> None:
+    def pump(self) -> None:
         """Start what can start."""
-        for waiting in (self._needed, self._ahead):
-            while waiting and len(self._moving) < self._count:
-                busy = [transfer.path for transfer in self._moving]
+        for waiting in (self.needed, self.ahead):
+            while waiting and len(self.moving) < self._count:
+                busy = [transfer.path for transfer in self.moving]
                 fits = next((transfer for transfer in waiting if transfer.path not in busy), None)
                 if fits is None:
                     break
                 waiting.remove(fits)
-                self._moving.append(fits)
+                self.moving.append(fits)
                 fits.start()
 
 

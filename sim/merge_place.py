@@ -61,7 +61,7 @@ class MergePlace:
     def _pump(self) -> None:
         if self._current is None and self._queue:
             merge = self._current = self._queue.popleft()
-            self._start_s = self._world.env.now
+            self._start_s = self._world.env.now_s
             self._steps = deque(self._plan(merge))
             self._advance()
 
@@ -101,7 +101,7 @@ class MergePlace:
 
     def _work(self) -> None:
         memory = self._world.home_memory
-        memory.join(self._world.host_copy, float(self._bytes), self, self._world.env.now)
+        memory.join(self._world.host_copy, float(self._bytes), self, self._world.env.now_s)
         memory.settle()
 
     def served(self, now_s: float) -> None:
@@ -131,12 +131,12 @@ class MergePlace:
         seats = [self._results.pop(key).seat for key in merge.inputs]
         for name in merge.write_back:
             self._workers[name].wrote_back(version)
-        world.recorder.span(MERGE, self._place, self._nobody, merge.id, start_s, world.env.now, self._bytes)
+        world.recorder.span(MERGE, self._place, self._nobody, merge.id, start_s, world.env.now_s, self._bytes)
         world.desk.landed(merge, version, start_s, seats)
         self._pump()
 
     def cut(self) -> None:
         """The run ends: the time until now counts."""
         if self._current is not None:
-            now_s = self._world.env.now
+            now_s = self._world.env.now_s
             self._world.recorder.span(MERGE, self._place, self._nobody, self._current.id, self._start_s, now_s)

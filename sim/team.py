@@ -95,7 +95,7 @@ class CpuTeam:
     def _begin(self, assign: Assign) -> None:
         world, work = self.world, assign.work
         self._current = assign
-        self._start_s = world.env.now
+        self._start_s = world.env.now_s
         self._read = self.wrote = world.version
         if work.write in ("in_place", "gradient"):
             self._compute()
@@ -117,7 +117,7 @@ class CpuTeam:
         self._compute()
 
     def _close_pull(self, size_bytes: int) -> None:
-        lane, now_s = self._lanes[0], self.world.env.now
+        lane, now_s = self._lanes[0], self.world.env.now_s
         self._pulling = False
         if isinstance(self._current, Assign):
             self.world.recorder.span(PULL, lane.place, self.code, self._current.id, self._start_s, now_s, size_bytes)
@@ -128,14 +128,14 @@ class CpuTeam:
         if not isinstance(assign, Assign):
             return
         world, work, lanes = self.world, assign.work, self._lanes
-        batch, now_s, version = work.batch, world.env.now, world.version
+        batch, now_s, version = work.batch, world.env.now_s, world.version
         self.assign = assign
         self.in_place = work.write == "in_place"
         self.gradient = work.write == "gradient"
         self.stride = batch * assign.lanes
         self.stop = assign.stop
         self.begun_s = now_s
-        rows = assign.rows
+        rows = self.stop - assign.start
         self.pieces = -(-rows // batch)
         if len(lanes) == 1:
             self.open = 1
@@ -194,10 +194,11 @@ class CpuTeam:
             read=self._read,
             wrote=self.wrote if in_place else self._read,
             start_s=self._start_s,
-            end_s=world.env.now,
+            end_s=world.env.now_s,
             stats=self.learner.result(assign),
         )
-        self.kick()
+        if self._queue or self._evaluations:
+            self.kick()
         world.desk.report(result)
 
     # -- evaluations ------------------------------------------------------------------------------------------------
@@ -206,7 +207,7 @@ class CpuTeam:
         """Share the rows among the lanes; the loss is that of the model as it is now."""
         world, workload = self.world, self.world.plan.workload
         self._current = order
-        self._loss = world.learner.evaluate(at_s=world.env.now, epoch=order.epoch, update=world.version)
+        self._loss = world.learner.evaluate(at_s=world.env.now_s, epoch=order.epoch, update=world.version)
         rows, lanes = workload.rows + workload.test_rows, len(self._lanes)
         parts = [rows // lanes + (index < rows % lanes) for index in range(lanes)]
         self._forwards = [lane.forward(part, order) for lane, part in zip(self._lanes, parts, strict=True) if part]
@@ -220,7 +221,7 @@ class CpuTeam:
         if self._forwards or not isinstance(order, Evaluate) or loss is None:
             return
         self._current = self._loss = None
-        self.world.desk.loss_known(self.seat, order, replace(loss, end_s=self.world.env.now))
+        self.world.desk.loss_known(self.seat, order, replace(loss, end_s=self.world.env.now_s))
         self.kick()
 
     # -- faults and the end -----------------------------------------------------------------------------------------
@@ -234,7 +235,7 @@ class CpuTeam:
             world.home_memory.settle()
             self._close_pull(int(world.model_bytes - missing / 2.0))
         for lane in self._lanes:
-            lane.cut(self.world.env.now)
+            lane.cut(self.world.env.now_s)
         for part in self._forwards:
             part.cut()
         self._forwards = []
