@@ -17,7 +17,7 @@ from hetsgd.studies.failure import BadInput, NotSaved, RunFailed, checking
 from hetsgd.studies.machine_writer import machine_text
 from hetsgd.studies.pool import Outcome, run_all
 from hetsgd.studies.record import OutputError, StoredRun, read_run
-from hetsgd.studies.resolve import Ask, Ready, data_of, machine_here, resolve, split_settings
+from hetsgd.studies.resolve import SET, Ask, Ready, data_of, machine_here, resolve, split_settings, tell
 from hetsgd.studies.screen import Meter, say
 
 if TYPE_CHECKING:
@@ -73,12 +73,16 @@ def stored(finished: Finished, folder: Path) -> Unsaved | None:
 
 @dataclass(slots=True)
 class Runner:
-    """Runs cases into `folder`. `cluster`: the address of a Dask scheduler, or None for processes here."""
+    """Runs cases into `folder`. `cluster`: the address of a Dask scheduler, or None for processes here.
+
+    `origin`: what gives the settings of the cases, for messages.
+    """
 
     folder: Path
     learner: str
     workers: int
     cluster: str | None = None
+    origin: str = SET
     failures: list[str] = field(default_factory=list)
     unsaved: dict[Path, Unsaved] = field(default_factory=dict)
 
@@ -96,6 +100,7 @@ class Runner:
         jobs: dict[Path, tuple[Job, Case]] = {}
         folders: dict[Case, Path] = {}
         for task, ready in zip(tasks, self.resolve_all(tasks), strict=True):
+            tell(ready)
             folder = folders[task.case] = self.folder_of(task.case, ready)
             if not _there(folder):
                 jobs[folder] = Job(ask=self._ask(task), plan=ready.plan, folder=folder), task.case
@@ -182,6 +187,7 @@ class Runner:
             learner=self.learner,
             stop=task.stop,
             seed=case.seed,
+            origin=self.origin,
         )
 
     def _perform_all(self, title: str, jobs: Sequence[Job], cases: Sequence[Case]) -> None:

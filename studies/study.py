@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from hetsgd.models.run import StopRule
+from hetsgd.models.edge import nearest
+from hetsgd.models.run import StopRule, seed_problem
 
 Value = bool | int | float | str | tuple["Value", ...]
 Settings = tuple[tuple[str, Value], ...]
@@ -23,6 +25,11 @@ METRICS: Final[dict[str, str]] = {
 """The metrics a study can ask for, with their meaning."""
 
 
+MOST_POINTS: Final = 10_000
+MOST_SEEDS: Final = 10_000
+MOST_REPEATS: Final = 1_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """One policy as it enters a study: its name, settings that hold for it alone, and a grid of others.
@@ -34,6 +41,11 @@ class Variant:
     policy: str
     settings: Settings = ()
     grid: tuple[tuple[str, tuple[Value, ...]], ...] = ()
+
+    def __post_init__(self) -> None:
+        count = math.prod(len(choices) for _, choices in self.grid)
+        if count > MOST_POINTS:
+            raise ValueError(f"policies.{self.label}.grid: must make at most {MOST_POINTS:,} points, got {count:,}")
 
     @property
     def points(self) -> tuple[Settings, ...]:
@@ -70,6 +82,8 @@ class Validation:
             raise ValueError(
                 f"validate.repeats must be >= 2, or there is no spread to compare with, got {self.repeats}"
             )
+        if self.repeats > MOST_REPEATS:
+            raise ValueError(f"validate.repeats must be at most {MOST_REPEATS}, got {self.repeats}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +141,16 @@ class Study:
             values = getattr(self, name)
             if len(set(values)) != len(values):
                 raise ValueError(f"{name}: each may appear once, got {', '.join(map(str, values))}")
+        if len(self.seeds) > MOST_SEEDS:
+            raise ValueError(f"seeds: there must be at most {MOST_SEEDS:,}, got {len(self.seeds):,}")
+        for field, seed in [*(("seeds", seed) for seed in self.seeds), *self._pilot_seeds()]:
+            if problem := seed_problem(seed):
+                raise ValueError(f"{field}: {problem}")
         for on in self.on:
             if on.machine not in self.machines:
-                raise ValueError(f"on.{on.machine}: must be one of the study's machines ({', '.join(self.machines)})")
+                raise ValueError(
+                    f"on.{on.machine}: must be a machine of the study, {nearest(on.machine, self.machines)}"
+                )
         labels = [variant.label for variant in self.variants]
         if len(set(labels)) != len(labels):
             raise ValueError(f"policies: two have the same label, got {', '.join(labels)}; set label")
@@ -139,9 +160,12 @@ class Study:
             self._check_budget(self.pilot)
         if self.validation is not None and self.validation.machine not in self.machines:
             raise ValueError(
-                f"validate.machine must be one of the study's machines ({', '.join(self.machines)}), "
-                f"got {self.validation.machine!r}"
+                f"validate.machine must be a machine of the study, got {self.validation.machine!r}, "
+                f"{nearest(self.validation.machine, self.machines)}"
             )
+
+    def _pilot_seeds(self) -> tuple[tuple[str, int], ...]:
+        return () if self.pilot is None else (("pilot.seed", self.pilot.seed),)
 
     def _check_budget(self, pilot: Pilot) -> None:
         sizes = {variant.label: len(variant.points) for variant in self.variants}
@@ -152,4 +176,4 @@ class Study:
                 f"the policy that was tuned more, got {words}"
             )
         if pilot.seed in self.seeds:
-            raise ValueError(f"pilot.seed must not be one of the study's seeds {self.seeds}, got {pilot.seed}")
+            raise ValueError(f"pilot.seed must not be one of the study's seeds, got {pilot.seed}")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
 
-from hetsgd.models.edge import nearest, read_text
+from hetsgd.models.edge import any_rule, nearest, own_path, parse_toml, read_text, rule_of, shown_value
 from hetsgd.models.run import StopRule
 from hetsgd.studies.failure import BadInput, checking
-from hetsgd.studies.study import METRICS, On, Pilot, Settings, Study, Validation, Value, Variant
+from hetsgd.studies.resolve import check_learner
+from hetsgd.studies.study import METRICS, MOST_SEEDS, On, Pilot, Settings, Study, Validation, Value, Variant
 
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 Item = Scalar | list[Scalar]
@@ -84,8 +84,10 @@ def load_study(path: Path) -> Study:
 
 def find_study(path: Path) -> Path:
     """The file of a study: the path itself, or that of the built-in study of this name."""
-    if path.exists():
-        return path
+    own = own_path(path)
+    with checking(str(path)):
+        if own.exists():
+            return own
     built_in = {file.stem: file for file in Path(__file__).parent.glob("*.toml")}
     if str(path) in built_in:
         return built_in[str(path)]
@@ -94,10 +96,8 @@ def find_study(path: Path) -> Path:
 
 def parse_study(text: str, origin: str, name: str) -> Study:
     """The study written in `text`; `origin` is named in errors, `name` is the study's unless it has its own."""
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(f"{origin}: not valid TOML: {error}") from error
+    with checking():
+        table = parse_toml(text.removeprefix("\ufeff"), origin)
     try:
         parsed = _Study.model_validate(table)
     except ValidationError as error:
@@ -108,18 +108,25 @@ def parse_study(text: str, origin: str, name: str) -> Study:
 
 def _first(error: ValidationError) -> str:
     """The first complaint in words: field, rule, value, and the nearest field where one is unknown."""
-    problems = error.errors()
+    problems = error.errors(include_url=False)
     # A list entry may be a name or a table; where it is a table, complaints about the table say more.
     problem = max(problems, key=_weight)
-    where = [str(part) for part in problem["loc"] if not str(part).startswith(("_", "constrained", "function"))]
-    field = ".".join(part for part in where if part not in ("str", "int", "float", "bool"))
+    field = _field(problem["loc"])
     if problem["type"] == "extra_forbidden":
         owner = _owner(problem["loc"])
         names = [info.alias or name for name, info in owner.model_fields.items()]
         return f"{field}: unknown field; {nearest(str(problem['loc'][-1]), names)}"
     if problem["type"] == "missing":
-        return f"{field}: is missing"
-    return f"{field}: {problem['msg'][0].lower()}{problem['msg'][1:]}, got {problem['input']!r}"
+        return f"{field}: must be given"
+    rules = [rule_of(other) for other in problems if _field(other["loc"]) == field]
+    return f"{field}: {any_rule(rules)}, got {shown_value(problem['input'])}"
+
+
+def _field(loc: tuple[int | str, ...]) -> str:
+    """The field by its name in the file: without pydantic's names of the kinds that it tried."""
+    tried = ("_", "constrained", "function", "list[")
+    where = [str(part) for part in loc if not str(part).startswith(tried)]
+    return ".".join(part for part in where if part not in ("str", "int", "float", "bool"))
 
 
 def _weight(problem: Any) -> tuple[int, int]:
@@ -130,7 +137,7 @@ def _weight(problem: Any) -> tuple[int, int]:
 
 def _owner(loc: tuple[int | str, ...]) -> type[_Table]:
     """The table that an unknown field was given to."""
-    if "stop" in loc:
+    if any(part in ("stop", "pilot_stop") for part in loc[:-1]):
         return _Stop
     tables: dict[str, type[_Table]] = {"policies": _Policy, "pilot": _Pilot, "validate": _Validate, "on": _On}
     return tables.get(str(loc[0]), _Study) if len(loc) > 1 else _Study
@@ -140,6 +147,9 @@ def _study(parsed: _Study, name: str) -> Study:
     for metric in parsed.metrics:
         if metric not in METRICS:
             raise BadInput(f"metrics: unknown metric {metric!r}; {nearest(metric, METRICS)}")
+    check_learner(parsed.learner, "learner")
+    if isinstance(parsed.seeds, int) and not 1 <= parsed.seeds <= MOST_SEEDS:
+        raise BadInput(f"seeds: their number must be in 1..{MOST_SEEDS}, got {parsed.seeds}")
     seeds = tuple(range(parsed.seeds)) if isinstance(parsed.seeds, int) else tuple(parsed.seeds)
     return Study(
         name=parsed.name or name,
@@ -195,10 +205,13 @@ def _value(value: Any) -> Value:
 
 
 def _stop(field: str, stop: _Stop) -> StopRule:
-    with checking(field):
+    try:
         return StopRule(
             seconds=stop.seconds, epochs=stop.epochs, updates=stop.updates, target_loss=stop.target_loss
         )  # fmt: skip
+    except ValueError as error:
+        rule = str(error).removeprefix("stop rule: ")
+        raise BadInput(f"{field}: {rule}" if rule.startswith("give") else f"{field}.{rule}") from error
 
 
 def _pilot(pilot: _Pilot) -> Pilot:

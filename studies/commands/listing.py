@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from enum import StrEnum
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
 import typer
 
-from hetsgd.studies.commands.options import JsonOption
+from hetsgd.models.edge import nearest
+from hetsgd.studies.failure import BadInput
 
+Items = list[dict[str, Any]]
 
-class Listing(StrEnum):
-    """The kinds of things that have built-in names."""
-
-    MACHINES = "machines"
-    WORKLOADS = "workloads"
-    POLICIES = "policies"
-    DATASETS = "datasets"
+_ABOUT: Final = {
+    "machines": "what a run is simulated on (--machine)",
+    "workloads": "networks with their data (--workload)",
+    "policies": "who gets how many rows at which rate (--policy)",
+    "datasets": "the data of workloads (workload.dataset), and whether they are at hand",
+}
+"""The kinds of things that have built-in names."""
 
 
 def add(app: typer.Typer) -> None:
@@ -27,49 +29,60 @@ def add(app: typer.Typer) -> None:
 
 
 def command(
-    what: Annotated[Listing, typer.Argument(help="What to list.")],
-    as_json: JsonOption = False,
+    kind: Annotated[
+        str | None, typer.Argument(metavar="KIND", help=f"{', '.join(_ABOUT)}. Left out: the names of all four.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON array instead: an object with name, description and more each.")
+    ] = False,
 ) -> None:
-    """Show what can be named: machines, workloads, policies or datasets.
+    """Show what can be named on the command line and in files.
 
-    With --json the policies come with their keys: type, default, range and meaning.
+    Policies are shown with their keys and defaults, data sets with the place of their files. --json also has the
+    type, range and meaning of each key, and the addresses and checksums of data files.
 
     Example:
 
     \b
+      hetsgd list
       hetsgd list policies
+      hetsgd list datasets --json
     """
-    items = listed(what)
+    if kind is not None and kind not in _ABOUT:
+        raise BadInput(f"list: {kind!r} is no kind of name, {nearest(kind, _ABOUT)}")
+    items = overview() if kind is None else listed(kind)
     if as_json:
         print(json.dumps(items, indent=2, ensure_ascii=False))
         return
     width = max(len(item["name"]) for item in items)
     for item in items:
         print(f"{item['name']:<{width}}  {item['description']}")
-        if item.get("keys"):
-            print(f"{'':<{width}}  keys: {', '.join(_key_words(key) for key in item['keys'])}")
+        for line in _details(item):
+            print(f"{'':<{width}}  {line}")
+    if kind in _NOTES:
+        print(f"\n{_NOTES[kind]()}")
 
 
-def listed(what: Listing) -> list[dict[str, Any]]:
-    """Names and descriptions of one kind."""
-    if what is Listing.POLICIES:
-        return _policies()
-    if what is Listing.MACHINES:
-        from hetsgd.models.machine_names import describe_machines
-
-        pairs = describe_machines()
-    elif what is Listing.WORKLOADS:
-        from hetsgd.models.workload_names import describe_workloads
-
-        pairs = describe_workloads()
-    else:
-        from hetsgd.models.data.names import describe
-
-        pairs = describe()
-    return [{"name": name, "description": description} for name, description in pairs]
+def overview() -> Items:
+    """The four kinds, each with the names that it has."""
+    return [
+        {"name": kind, "description": about, "names": [item["name"] for item in listed(kind)]}
+        for kind, about in _ABOUT.items()
+    ]
 
 
-def _policies() -> list[dict[str, Any]]:
+def listed(kind: str) -> Items:
+    """Names and descriptions of one kind, with what is particular to it."""
+    return _LISTS[kind]()
+
+
+def _machines() -> Items:
+    from hetsgd.models.machine_names import describe_machines
+
+    return [{"name": name, "description": description} for name, description in describe_machines()]
+
+
+def _policies() -> Items:
     from hetsgd.models.policies import POLICIES
 
     return [
@@ -82,5 +95,74 @@ def _policies() -> list[dict[str, Any]]:
     ]
 
 
+def _workloads() -> Items:
+    from hetsgd.models.data.known import whereabouts
+    from hetsgd.models.workload_names import describe_workloads, workload_dataset
+
+    found = []
+    for name, description in describe_workloads():
+        dataset = workload_dataset(name)
+        at_hand = whereabouts(dataset).at_hand
+        found.append({"name": name, "description": description, "dataset": dataset, "at_hand": at_hand})
+    return found
+
+
+def _datasets() -> Items:
+    from hetsgd.models.data.known import whereabouts
+    from hetsgd.models.data.names import describe
+
+    found = []
+    for name, description in describe():
+        where = whereabouts(name)
+        found.append({"name": name, "description": description, **dataclasses.asdict(where)})
+    return found
+
+
+_LISTS: Final[dict[str, Callable[[], Items]]] = {
+    "machines": _machines, "workloads": _workloads, "policies": _policies, "datasets": _datasets,
+}  # fmt: skip
+
+
+def _details(item: dict[str, Any]) -> list[str]:
+    """The lines below a name."""
+    if "names" in item:
+        return [", ".join(item["names"])]
+    if "keys" in item:
+        return [f"keys: {', '.join(_key_words(key) for key in item['keys'])}"] if item["keys"] else []
+    if "wanted" in item:
+        return [_whereabouts(item)]
+    if item.get("at_hand") is False:
+        least = "learning takes the embedded sample" if item["dataset"] == "covtype" else "only timing works"
+        return [f"data set {item['dataset']} is not at hand: {least} (hetsgd list datasets says how to get it)"]
+    return []
+
+
 def _key_words(key: dict[str, Any]) -> str:
     return f"{key['name']}={key['default']}"
+
+
+def _whereabouts(item: dict[str, Any]) -> str:
+    """Where a data set is, or what is missing of it."""
+    if item["at_hand"]:
+        return f"at hand: {' and '.join(item['files']) or 'part of this package'}"
+    homes = " and ".join(f"{home['url']} (sha256 {home['sha256'] or 'not known'})" for home in item["homes"])
+    return f"not at hand: {' and '.join(item['wanted'])}, {homes or 'no public address is known'}"
+
+
+def _about_files() -> str:
+    """Where data files go, once for all sets."""
+    from hetsgd.models.data.folders import data_folders
+
+    folders = " or ".join(f"{folder}/NAME/" for folder in data_folders())
+    return (
+        f"Files that are not at hand go into {folders}, plain, .xz, .bz2 or .gz; HETSGD_DATA names the folder above.\n"
+        "--set workload.download=true fetches those that have an address."
+    )
+
+
+_NOTES: Final[dict[str | None, Callable[[], str]]] = {
+    None: lambda: (
+        "hetsgd list KIND describes them. A TOML file or package.module:object of your own is named likewise."
+    ),
+    "datasets": _about_files,
+}

@@ -30,11 +30,13 @@ def finish(
     same, and NotSaved says why.
     """
     from hetsgd.models.loss_curve import LossReference
+    from hetsgd.studies.resolve import tell
 
     pair = reference_of(loss_reference)
     reference = None if pair is None else LossReference(initial=pair[0], best=pair[1])
     with results_only():
         ready = prepare()
+    tell(ready)
     plan = ready.plan
     engine = "real" if ready.learner == "real" else "sim"
     with nullcontext() if out is None else _taken(out, ready, engine, force):

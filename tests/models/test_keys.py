@@ -39,6 +39,8 @@ def test_keys_are_listed_in_order_with_all_that_a_person_needs() -> None:
         ({"share": "half"}, "policy.share must be a number, got 'half'"),
         ({"share": -0.25}, "policy.share must be >= 0, got -0.25"),
         ({"share": float("inf")}, "policy.share must be finite, got inf"),
+        ({"share": 10**400}, "policy.share must be at most 1000000000000000, got a whole number of 1329 bits"),
+        ({"count": 2**70}, "policy.count must be at most 1000000000000000, got a whole number of 71 bits"),
         ({"exact": 1}, "policy.exact must be true or false, got 1"),
         ({"mode": "c"}, "policy.mode must be one of a, b, got 'c'"),
     ],

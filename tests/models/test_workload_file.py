@@ -241,6 +241,80 @@ def test_a_bad_override_is_told_its_field_rule_and_value(own: Path, overrides: d
         load_workload(own, overrides)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"dataset": "covtipe"}, "--set: workload.dataset: "),
+        ({"label": "z"}, "--set: workload.label: "),
+        ({"initial_scale": "1e9"}, "--set: workload.initial_scale: must be <= 1e+06, got '1e9'"),
+        ({"loss": "sigmoid"}, "--set: workload.loss: must be softmax for data with one class a row, got 'sigmoid'"),
+        ({"split_seed": 2**70}, "--set: workload.split_seed: must be <= 9.22337e+18, got a whole number of 71 bits"),
+        ({"hidden": "9" * 400}, "--set: workload.hidden: must be widths such as 512x6 or 512,256, got '999"),
+        ({"label": 3}, "--set: workload.label: must be a text or a list, got 3"),
+        (
+            {"classes": "a,b"},
+            "--set: workload.classes: {folder}/points.csv, line 2: a label must be one of a, b, got 0",
+        ),
+        ({"dataset": "~nobody at all/x.csv"}, "neither a file nor a known data set"),
+        ({"dataset": "a\0b"}, "neither a file nor a known data set"),
+        ({"dataset": "/"}, "--set: workload.dataset: /: must be a file, and is a folder, pipe or device"),
+    ],
+)
+def test_an_override_is_blamed_where_it_is_given(own: Path, overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        load_workload(own, overrides)
+    text = str(caught.value)
+    assert message.format(folder=own.parent) in text
+    assert "PosixPath" not in text
+    assert str(own) not in text
+
+
+@pytest.mark.parametrize(("key", "found"), [("rows", 30), ("test_rows", 10), ("features", 2), ("outputs", 2)])
+def test_a_written_shape_must_be_that_of_the_data(own: Path, key: str, found: int) -> None:
+    text = OWN.replace("[run]", f"{key} = {found}\n[run]")
+    assert load_workload(put(own, text)).workload.rows == 30
+    text = OWN.replace("[run]", f"{key} = {found + 1}\n[run]")
+    says = (
+        "must have the declared 3 features, got 2" if key == "features" else f"must be that of the data, {found}, got"
+    )
+    with pytest.raises(WorkloadError, match=re.escape(f"{own}: ") + f".*{says}"):
+        load_workload(put(own, text))
+    # Other rows make the written shape void.
+    assert load_workload(put(own, text), {"test_fraction": 0}).workload.rows == 40
+
+
+def test_a_bad_default_of_a_file_is_blamed_on_the_file(own: Path) -> None:
+    for line, says in (("seed = -1", "run.seed must be in 0.."), ("epochs = 0", "run.epochs must be >= 1, got 0"),
+                       ("lookahead = 100000", "run.lookahead must be in 0..1000, got 100000")):  # fmt: skip
+        with pytest.raises(WorkloadError, match=re.escape(f"{own}: {says}")):
+            load_workload(put(own, f"{OWN}{line}\n"))
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(own: Path) -> None:
+    own.write_bytes(b"\xef\xbb\xbf" + OWN.encode())
+    assert load_workload(own).workload.hidden == (8, 4)
+
+
+def test_the_record_of_covtype_says_which_data_it_is_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learning, timing = load_workload("covtype"), load_workload("covtype", data=False)
+    assert (learning.workload.name, learning.workload.dataset) == ("covtype", "covtype-sample")
+    assert (timing.workload.name, timing.workload.dataset, timing.notice) == ("covtype", "covtype", "")
+    for part in (
+        "the full covtype is not at hand",
+        "58,101 rows",
+        "covtype-sample",
+        "workload.download=true",
+        "https://",
+    ):
+        assert part in learning.notice
+    folder = tmp_path / "no data" / "covtype"
+    folder.mkdir(parents=True)
+    rows = "".join(f"{','.join(str(row % (column + 2)) for column in range(54))},{row % 7 + 1}\n" for row in range(70))
+    (folder / "covtype.csv").write_text(rows)
+    full = load_workload("covtype", {"test_fraction": 0})
+    assert (full.workload.dataset, full.notice, full.workload.rows) == ("covtype", "", 70)
+
+
 def test_an_unknown_name_and_a_missing_file_are_told(tmp_path: Path) -> None:
     with pytest.raises(WorkloadError, match=r"workload 'quikstart': .* did you mean 'quickstart'\? known: a9a"):
         load_workload("quikstart")

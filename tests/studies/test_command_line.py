@@ -102,7 +102,7 @@ BAD_INPUTS: list[tuple[tuple[str, ...], list[str]]] = [
     (("simulate", *NONE, "--seconds", "-1"), ["--seconds", "seconds must be > 0", "-1"]),
     (("simulate", *NONE, "--epochs", "0"), ["epochs must be >= 1, got 0"]),
     (("simulate", *NONE, "--seconds", "soon"), ["--seconds", "soon"]),
-    (("simulate", *NONE, "--seed", "-3"), ["run.seed must be >= 0, got -3"]),
+    (("simulate", *NONE, "--seed", "-3"), ["--seed: must be in 0..", "got -3"]),
     (("simulate", *NONE, "--target-loss", "0.3"), ["--target-loss", "learner none computes no loss"]),
     (("simulate", *NONE, "--loss-reference", "0.5"), ["--loss-reference", "L0,LBEST", "'0.5'"]),
     (("simulate", *NONE, "--loss-reference", "0.2,0.5"), ["--loss-reference", "above", "'0.2,0.5'"]),
