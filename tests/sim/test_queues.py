@@ -18,7 +18,7 @@ from hetsgd.models.policies import recipe
 from hetsgd.models.trace import Trace
 from hetsgd.models.workload import Workload
 from hetsgd.sim import simulate
-from hetsgd.sim.links import CopyEngines, Fabric, Transfer
+from hetsgd.sim.links import CopyEngines, Fabric
 from hetsgd.sim.record import LOAD, Recorder
 from hetsgd.sim.world import World
 
@@ -30,7 +30,7 @@ def poisson_transfers(of: Plan, rate_per_s: float, count: int, desk: Any) -> np.
     """Arrival and end of transfers that each take SERVICE_S, asked of one copy engine at random: (count, 2)."""
     world = World(of, NoLearner(), Recorder(Trace(level="none")), desk)
     down, _ = Fabric(world, world.recorder).paths(of.machine.accelerators[0])
-    engines = CopyEngines(1)
+    engines = CopyEngines(world, 0, 1)
     size_bytes = int(SERVICE_S * of.machine.links[0].pinned_bytes_per_s)
     arrivals = np.cumsum(np.random.default_rng(7).exponential(1.0 / rate_per_s, count))
     seen = np.zeros((count, 2))
@@ -40,7 +40,7 @@ def poisson_transfers(of: Plan, rate_per_s: float, count: int, desk: Any) -> np.
             seen[number, 1] = world.env.now
 
         seen[number, 0] = world.env.now
-        engines.submit(Transfer(world, engines, down, LOAD, 0, number, size_bytes, ended))
+        engines.move(down, LOAD, number, size_bytes, ended)
 
     for number, at_s in enumerate(arrivals):
         simpy.Timeout(world.env, float(at_s), number).callbacks.append(lambda event: arrive(event.value))
