@@ -144,10 +144,10 @@ def _tell(text: str) -> None:
 
 def _check_batches(plan: Plan, given: Mapping[str, Any]) -> list[str]:
     """Raise BadInput for a batch that was asked for and is larger than the data; a default is cut, which is told."""
+    recipe: Any = plan.recipe
     rows, notices = plan.workload.rows, []
-    keys = [field.name for field in fields(plan.recipe)] if is_dataclass(plan.recipe) else []
-    for key in keys:
-        value = getattr(plan.recipe, key)
+    for key in [field.name for field in fields(recipe)] if is_dataclass(recipe) else []:
+        value = getattr(recipe, key)
         if not key.endswith("batch") or not isinstance(value, int) or value <= rows:
             continue
         if key in given:

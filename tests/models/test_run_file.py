@@ -62,11 +62,18 @@ def test_a_table_holds_only_what_was_given() -> None:
         ({"epochs": "0"}, "--set: run.epochs must be >= 1, got 0"),
         ({"seconds": "none"}, "--set: stop rule: give seconds, epochs or updates (none is given)"),
         ({"target_loss": "0.1", "evaluation": "deferred"}, "'deferred' computes losses after the run"),
+        ({"lookahead": "9" * 30}, "--set: run.lookahead must be in 0..1000, got a whole number of 100 bits"),
+        ({"lookahead": 1e20}, "--set: run.lookahead: must be a whole number"),
+        ({"seed": 2**70}, "--set: run.seed must be in 0..9223372036854775807, got a whole number of 71 bits"),
+        ({"updates": 10**16}, "--set: run.updates must be at most 1000000000000000, got 10000000000000000"),
+        ({"seconds": "1e300"}, "--set: run.seconds must be > 0 and at most 1e+09, got 1e+300"),
+        ({"evaluate_every_s": "1e-300"}, "--set: run.evaluate_every_s must be in [1e-09, 1e+09], got 1e-300"),
+        ({"target_loss": "nan"}, "--set: run.target_loss must be finite, got nan"),
         ({"lookahead": "x", "order": "y"}, "got 'y'; run.lookahead: must be"),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_refused_with_its_field_rule_and_value(values: dict[str, str], message: str) -> None:
-    stop = None if "seconds" in values or "epochs" in values else StopRule(seconds=1.0)
+    stop = None if {"seconds", "epochs"} & set(values) else StopRule(seconds=1.0)
     with pytest.raises(RunError, match=re.escape(message)):
         run_settings(values, stop=stop)
 
@@ -74,3 +81,5 @@ def test_a_bad_value_is_refused_with_its_field_rule_and_value(values: dict[str, 
 def test_defaults_are_checked_too() -> None:
     with pytest.raises(RunError, match=r"defaults: run\.speed: no such key"):
         run_settings({"seconds": 1}, defaults={"speed": 2})
+    with pytest.raises(RunError, match=r"own\.toml: run\.momentum must be in \[0, 1\), got 2\.0"):
+        run_table({"momentum": 2}, origin="own.toml")
