@@ -16,7 +16,7 @@ from hetsgd.models.trace import Place, Trace
 def with_watts(machine: Machine) -> Machine:
     sockets = tuple(replace(socket, idle_watts=20.0, busy_watts=20.0 + 16 * 5.0) for socket in machine.sockets)
     cards = tuple(replace(card, idle_watts=40.0, busy_watts=300.0) for card in machine.accelerators)
-    return replace(machine, sockets=sockets, accelerators=cards)
+    return replace(machine, sockets=sockets, accelerators=cards, price_usd_per_hour=None)
 
 
 @pytest.fixture
