@@ -146,27 +146,34 @@ Side = Literal["safe", "between", "diverges"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StabilityLimit:
-    """What a workload bears: the largest curvature of its loss and of single rows, measured by pilots.
+    """What a workload bears: the largest curvature of its loss and of single rows, measured at its initial model.
 
-    `margin`: networks move to where they are flatter before they diverge; beyond `margin` times the quadratic limit
-    they are predicted to, up to `safe` of it they are not, and between lies what the quadratic model cannot tell.
+    Networks move to where they are flatter before they diverge: they bear `margin` times the quadratic limit, and
+    `stale_margin` times it where staleness sets the limit, since an instability by delay grows slowly and leaves them
+    time. Up to `safe` of the quadratic limit nothing diverges; between lies what depends on the run. The margins are
+    those of replays of a small tanh net, see `docs/convergence.md`.
     """
 
     curvature: float
     row_curvature: float
-    margin: float = 1.0
+    margin: float = 1.75
+    stale_margin: float = 3.6
     safe: float = 0.5
 
     def ratio(self, *, rate: float, batch: int, staleness: float = 0.0) -> float:
-        """The learning rate over the largest stable one; a mean staleness tau lowers that as `delay_bound`."""
+        """The learning rate over the quadratic limit; a mean staleness tau lowers that as `delay_bound`."""
         most = largest_rate(self.curvature, self.row_curvature, batch) * delay_bound(staleness) / 2.0
         return rate / most
 
+    def borne(self, staleness: float) -> float:
+        """The ratio beyond which training is predicted to diverge: `margin` at no staleness, to `stale_margin`."""
+        return self.margin + (self.stale_margin - self.margin) * staleness / (1.0 + staleness)
+
     def diverges(self, *, rate: float, batch: int, staleness: float = 0.0) -> bool:
         """Whether training is predicted to diverge."""
-        return self.ratio(rate=rate, batch=batch, staleness=staleness) > self.margin
+        return self.ratio(rate=rate, batch=batch, staleness=staleness) > self.borne(staleness)
 
     def side(self, *, rate: float, batch: int, staleness: float = 0.0) -> Side:
         """Which side of the limit a configuration is on."""
         ratio = self.ratio(rate=rate, batch=batch, staleness=staleness)
-        return "safe" if ratio <= self.safe else "diverges" if ratio > self.margin else "between"
+        return "safe" if ratio <= self.safe else "diverges" if ratio > self.borne(staleness) else "between"

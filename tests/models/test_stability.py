@@ -129,6 +129,7 @@ def test_a_configuration_is_on_one_side_of_the_limit() -> None:
     assert limit.side(rate=0.08, batch=1) == "between"
     assert limit.side(rate=0.2, batch=1) == "diverges"
     assert limit.diverges(rate=0.08, batch=1, staleness=8)
+    assert limit.borne(0.0) == limit.margin < limit.borne(2.0) < limit.stale_margin
     assert limit.ratio(rate=0.1, batch=1, staleness=1) == pytest.approx(2.0)
 
 
