@@ -1,5 +1,7 @@
 """The picture of learning rate over staleness, and the replays on it."""
 
+import numpy as np
+
 from hetsgd.models.stability import StabilityLimit
 from hetsgd.models.surrogates.calibration_file import SHIPPED, load_calibration
 from hetsgd.studies.figures.stability import Replayed, stability_figure
@@ -16,7 +18,7 @@ def test_the_picture_shows_both_limits_the_safe_region_and_the_replays() -> None
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("1 + mean staleness", "learning rate")
     lines = {str(line.get_label()): line for line in axis.get_lines()}
     assert set(lines) == {"predicted limit", "of a quadratic loss", "replay learned", "replay diverged"}
-    assert list(lines["replay diverged"].get_xdata()) == [9.0]
+    assert np.asarray(lines["replay diverged"].get_xdata()).tolist() == [9.0]
     assert picture(figure, "png") == picture(stability_figure(LIMIT, 16, points, "a net"), "png")
 
 
