@@ -38,6 +38,7 @@ from hetsgd.models.policy import (
 )
 from hetsgd.models.run import RunSettings
 from hetsgd.models.trace import Trace
+from hetsgd.models.words import counted
 
 Answer = Assign | Evaluate | Wait | Stop
 Status = Literal["done", "diverged", "interrupted", "failed"]
@@ -289,7 +290,7 @@ class Coordinator:
     def _exhausted(self, now_s: float) -> None:
         """The last row of the epoch has been given out."""
         if self.cursor.last_epoch:
-            self.stop_reason = self.stop_reason or f"{self.cursor.epochs} epochs done"
+            self.stop_reason = self.stop_reason or f"after {counted(self.cursor.epoch + 1, 'epoch')}"
             self._start_drain("stop")
         elif self.run.evaluate_every_s is None and self.run.evaluation == "blocking":
             self._start_drain("epoch")
@@ -332,7 +333,7 @@ class Coordinator:
             return tuple(merges)
         limit = self._update_limit
         if limit is not None and self.version >= limit and self._drain != "stop":
-            self.stop_reason = f"{limit} updates done"
+            self.stop_reason = f"after {counted(limit, 'update')}"
             self._start_drain("stop")
         if self._timed and self._drain is None and self._evaluations.period_over(now_s):
             self._come_due()

@@ -20,6 +20,7 @@ from hetsgd.models.plan import Plan, ProgressSink
 from hetsgd.models.policy import Assign, Evaluate, Event, Fault, Loss, Merge, Seat
 from hetsgd.models.run import Progress
 from hetsgd.models.trace import Trace
+from hetsgd.models.words import counted
 from hetsgd.real.children import ChildProcess
 from hetsgd.real.interrupts import Interrupts
 from hetsgd.real.merge_place import HandedIn, LandedMerge, MergePlace
@@ -89,7 +90,7 @@ class Loop:
             if self._interrupts.received:
                 coordinator.stop(f"interrupted by {self._interrupts.received[0]}", now_s, "interrupted")
             elif seconds is not None and now_s >= seconds:
-                coordinator.stop(f"{seconds:g} seconds over", now_s)
+                coordinator.stop(f"after {counted(seconds, 'second')}", now_s)
             else:
                 self._events(ready)
 

@@ -15,6 +15,7 @@ from hetsgd.models.learner import Learner
 from hetsgd.models.plan import Plan, ProgressSink
 from hetsgd.models.policy import Evaluate, Event, Fault, Loss, Merge, Result, Seat
 from hetsgd.models.trace import Trace
+from hetsgd.models.words import counted
 from hetsgd.sim.clock import Call
 from hetsgd.sim.device import Device
 from hetsgd.sim.faults import Injected, check_faults
@@ -267,7 +268,7 @@ class _Engine:
             self._turn("timer")
 
     def _deadline(self, _: Call) -> None:
-        self.coordinator.stop(f"{self.plan.run.stop.seconds:g} seconds over", self.world.env.now_s)
+        self.coordinator.stop(f"after {counted(self.plan.run.stop.seconds or 0.0, 'second')}", self.world.env.now_s)
         self.world.env.over = True
 
     # -- faults -------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hetsgd.models.words import counted
 from hetsgd.studies.campaign import StudyResult
 from hetsgd.studies.interval import percent
 from hetsgd.studies.results import Panel
@@ -33,8 +34,8 @@ def _limits(result: StudyResult) -> Iterator[str]:
         "here reached on that machine. It says nothing about the test loss, nor about the loss after longer training."
     )
     yield (
-        f"The intervals are over {len(study.seeds)} seeds (model, data order and service times), 95 %, Student's t. "
-        "They do not hold the error of the machine's model."
+        f"The intervals are over {counted(len(study.seeds), 'seed')} (model, data order and service times), 95 %, "
+        "Student's t. They do not hold the error of the machine's model."
     )
     measured = {validation.machine for validation in result.validations}
     for machine in study.machines:
@@ -54,7 +55,9 @@ def _limits(result: StudyResult) -> Iterator[str]:
 def _missed(panel: Panel, level: float) -> Iterator[str]:
     missed = [entry for entry in panel.ranking(level).entries if not entry.always]
     if missed:
-        words = ", ".join(f"{entry.label} ({entry.reached} of {len(entry.times_s)} seeds did)" for entry in missed)
+        words = ", ".join(
+            f"{entry.label} ({entry.reached} of {counted(len(entry.times_s), 'seed')} did)" for entry in missed
+        )
         yield f"On {panel.machine}, when these would get there, which did not in every seed within the run: {words}."
 
 
@@ -65,7 +68,7 @@ def _tuning(result: StudyResult) -> Iterator[str]:
             yield "No policy was tuned: another learning rate or batch size may change the order."
         return
     tried = max((choice.tried for choice in result.choices), default=0)
-    yield f"Each policy was tuned over {tried} points with one seed; a larger budget may change the order."
+    yield f"Each policy was tuned over {counted(tried, 'point')} with one seed; a larger budget may change the order."
     for machine in result.study.machines:
         edges = [choice for choice in result.choices if choice.at_edge and choice.machine == machine]
         if edges:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from hetsgd.models.words import counted
 from hetsgd.studies.failure import BadInput, RunFailed, checking
 from hetsgd.studies.interval import percent, seconds, share
 from hetsgd.studies.record import described, to_json
@@ -94,7 +95,7 @@ def _store(path: Path, scope: Scope) -> Iterator[SampleStore]:
         if store.set_aside:
             say(f"calibrate: {path.name} is of other hardware, versions or networks, and is begun anew")
         if store.resumed:
-            say(f"calibrate: goes on after {store.resumed} measurements in {seconds(store.elapsed_s)}")
+            say(f"calibrate: goes on after {counted(store.resumed, 'measurement')} in {seconds(store.elapsed_s)}")
         yield store
     finally:
         store.__exit__(None, None, None)

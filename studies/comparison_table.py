@@ -54,9 +54,13 @@ def _table(console: Any, title: str, rows: Sequence[Difference], *, change: bool
     for row in rows:
         cells = [row.name, _cell(row.name, row.a), _cell(row.name, row.b)]
         if change:
-            cells.append("" if row.change is None else f"{100 * row.change:+z.1f} %")
+            cells.append("" if row.change is None else _change(100 * row.change))
         table.add_row(*cells)
     console.print(table)
+
+
+def _change(percents: float) -> str:
+    return f"{percents:+z.1f} %" if abs(percents) < 1000 else f"{percents:+,.0f} %"
 
 
 def _cell(name: str, value: Any) -> str:

@@ -21,18 +21,19 @@ def __getattr__(name: str) -> Any:
 
 def main() -> None:
     """Run the command line and exit with its code; SIGTERM ends a run as Ctrl-C does, with everything so far saved."""
-    with Ending() as ending:
-        # `package.module:object` finds modules of the working folder, after everything that is installed.
-        sys.path.append(os.getcwd())
-        try:
-            from hetsgd.studies.program import app
+    # Never left: a signal while Python ends must not change the exit code.
+    ending = Ending().__enter__()
+    # `package.module:object` finds modules of the working folder, after everything that is installed.
+    sys.path.append(os.getcwd())
+    try:
+        from hetsgd.studies.program import app
 
-            app()
-        except KeyboardInterrupt:
-            sys.exit(EXIT_INTERRUPTED)
-        except SystemExit as end:
-            # Code that a signal fell into may have made another error of it.
-            raise SystemExit(EXIT_INTERRUPTED if ending.received else end.code) from None
+        app()
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except SystemExit as end:
+        # Code that a signal fell into may have made another error of it.
+        raise SystemExit(EXIT_INTERRUPTED if ending.received else end.code) from None
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ _NAMES: Final[dict[OwnerKind, tuple[str, ...]]] = {
         STARTED, "study.json", "validation.json", "runs.parquet", "report.html", "report.md", "runs/", "machines/",
         "figures/",
     ),
-    "reproduction of the paper": ("paper.csv", "paper.json", "report.html", "report.md", "figures/", "search.json"),
+    "reproduction of the paper": ("paper.csv", "paper.json", "report.html", "report.md", "figures/"),
 }  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def owner_of(folder: Path) -> Owner | None:
     if isinstance(study, Mapping):
         kind: OwnerKind = "validation" if (folder / "validation.json").is_file() else "study"
         return Owner(kind=kind, words=study_words(study), inputs=study)
-    if (folder / "paper.json").is_file():
+    if (folder / "paper.json").is_file() or "tried" in _json(folder / "search.json"):
         return Owner(kind="reproduction of the paper", words="written by hetsgd paper", inputs={})
     return None
 

@@ -83,8 +83,7 @@ class Commands(TyperGroup):
             say(f"hetsgd: interrupted; {error}")
             return EXIT_INTERRUPTED
         except (KeyboardInterrupt, typer.Abort):
-            say("hetsgd: interrupted")
-            return EXIT_INTERRUPTED
+            code = EXIT_INTERRUPTED
         except SystemExit:  # the parser's answer to a reader of stdout that has gone away, and has what it wanted
             discard_stdout()
             return EXIT_DONE
@@ -96,6 +95,8 @@ class Commands(TyperGroup):
             hint = "set HETSGD_TRACEBACK=1 to see where"
             say(f"hetsgd: the run failed: {type(error).__name__}: {error} ({hint})")
             return EXIT_RUN_FAILED
+        if code == EXIT_INTERRUPTED:  # the parser's answer to a KeyboardInterrupt that nobody had anything to add to
+            say("hetsgd: interrupted before there was a result to keep")
         return code if isinstance(code, int) else EXIT_DONE
 
 

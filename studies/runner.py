@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetsgd.models.machine_names import LOCAL
 from hetsgd.models.run import StopRule, TraceLevel
+from hetsgd.models.words import counted
 from hetsgd.studies.case import Case, case_key
 from hetsgd.studies.failure import BadInput, NotSaved, RunFailed, checking
 from hetsgd.studies.machine_writer import machine_text
@@ -106,7 +107,7 @@ class Runner:
                 jobs[folder] = Job(ask=self._ask(task), plan=ready.plan, folder=folder), task.case
         runs = len(set(folders.values()))
         if len(jobs) < runs:
-            say(f"{title}: {runs - len(jobs)} of {runs} runs are there already")
+            say(f"{title}: {runs - len(jobs)} of {counted(runs, 'run is')} there already")
         if jobs:
             self._perform_all(title, [job for job, _ in jobs.values()], [case for _, case in jobs.values()])
         return {case: run for case, folder in folders.items() if (run := self._result(folder)) is not None}

@@ -13,6 +13,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from hetsgd.models.words import counted
 from hetsgd.studies.failure import NotSaved
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Meter:
     def run(self, progress: Progress) -> None:
         """A progress sink for an engine: shows the fraction of the stop rule, epoch, updates and loss."""
         loss = "" if progress.loss is None else f", loss {progress.loss:.4g}"
-        note = f"t {progress.now_s:.3g} s, epoch {progress.epoch}, {progress.updates:,} updates{loss}"
+        note = f"t {progress.now_s:.3g} s, epoch {progress.epoch}, {counted(progress.updates, 'update')}{loss}"
         self.at(progress.fraction * self._total, note)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hetsgd.models.words import counted
 from hetsgd.studies.interval import number, percent, seconds, share
 from hetsgd.studies.spending import dollars, joules
 
@@ -70,8 +71,8 @@ def _machine(record: Mapping[str, Any]) -> str:
     machine = record["machine"]
     devices = ", ".join(device["name"] for device in machine["accelerators"]) or "no accelerator"
     assumed = len(machine.get("assumed", ()))
-    note = f"; {assumed} values assumed" if assumed and record["engine"] == "sim" else ""
-    return f"{machine['name']} ({machine['cpu_lanes']} CPU lanes, {devices}{note})"
+    note = f"; {counted(assumed, 'value')} assumed" if assumed and record["engine"] == "sim" else ""
+    return f"{machine['name']} ({counted(machine['cpu_lanes'], 'CPU lane')}, {devices}{note})"
 
 
 def _workload(workload: Mapping[str, Any]) -> str:
@@ -90,7 +91,9 @@ def _clock(record: Mapping[str, Any]) -> str:
 
 def _work(record: Mapping[str, Any]) -> str:
     updates = sum(record["updates"].values())
-    return f"{record['examples']:,} rows, {number(record['epochs'])} epochs, {updates:,.0f} updates"
+    return (
+        f"{counted(record['examples'], 'row')}, {number(record['epochs'])} epochs, {counted(round(updates), 'update')}"
+    )
 
 
 def _epochs(epochs_s: list[float]) -> str:

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from hetsgd.studies.commands.options import JsonOption
-from hetsgd.studies.failure import EXIT_INTERRUPTED, BadInput
-from hetsgd.studies.screen import say
+from hetsgd.studies.failure import BadInput
+from hetsgd.studies.failure import Interrupted as Ended
+from hetsgd.studies.screen import showing
 
 
 def add(app: typer.Typer) -> None:
@@ -56,9 +57,12 @@ def command(
     try:
         if out is not None:
             check_out(out)
-            print_calibration(calibrate_here(out, minutes, workloads or ()), out, as_json=as_json)
+            machine = calibrate_here(out, minutes, workloads or ())
+            with showing():
+                print_calibration(machine, out, as_json=as_json)
         elif check is not None:
-            print_check(check_here(check), as_json=as_json)
+            found = check_here(check)
+            with showing():
+                print_check(found, as_json=as_json)
     except Interrupted as error:
-        say(f"calibrate: interrupted: {error}")
-        raise typer.Exit(EXIT_INTERRUPTED) from error
+        raise Ended(str(error)) from error

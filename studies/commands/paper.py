@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hetsgd.studies.commands.options import JsonOption
+from hetsgd.studies.commands.options import ForceOption, JsonOption, path_of
 
 
 def add(app: typer.Typer) -> None:
@@ -16,9 +16,10 @@ def add(app: typer.Typer) -> None:
 
 
 def command(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the report and of paper.csv.")] = Path(
-        "out/paper"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", parser=path_of, help="Folder of the report and of paper.csv.")
+    ] = Path("out/paper"),
+    force: ForceOption = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Try few of the unpublished settings: under a minute instead of minutes.")
     ] = False,
@@ -37,24 +38,34 @@ def command(
     \b
       hetsgd paper --out out/paper
     """
-    from hetsgd.studies.failure import checking
+    from hetsgd.studies.commands.one_study import written
+    from hetsgd.studies.failure import Interrupted
+    from hetsgd.studies.out_folder import Owner, taken
     from hetsgd.studies.paper.report import write_reproduction
     from hetsgd.studies.paper.reproduction import reproduce
     from hetsgd.studies.paper.words import answer_lines
-    from hetsgd.studies.record import check_folder, to_json
+    from hetsgd.studies.record import to_json
     from hetsgd.studies.runner import check_workers
-    from hetsgd.studies.screen import Meter, say
+    from hetsgd.studies.screen import Meter, say, showing
 
     count = check_workers(workers)
-    with checking("--out"):
-        check_folder(out)
-    with Meter("paper", 1.0) as meter:
-        study = reproduce(out, workers=count, quick=quick, progress=meter.at)
-    say("report: drawing the figures")
-    page = write_reproduction(out, study)
-    if as_json:
-        print(to_json(study.as_json()))
-        return
-    for line in answer_lines(study):
-        print(line)
-    print(f"Report: {page}")
+    owner = Owner(kind="reproduction of the paper", words="by hetsgd paper", inputs={})
+    with taken(out, owner, force=force):
+        try:
+            with Meter("paper", 1.0) as meter:
+                study = reproduce(out, workers=count, quick=quick, progress=meter.at)
+        except KeyboardInterrupt:
+            raise Interrupted(f"what was tried is kept in {out}; the same command goes on there") from None
+        with showing():
+            if as_json:
+                print(to_json(study.as_json()))
+            else:
+                for line in answer_lines(study):
+                    print(line)
+        say("report: drawing the figures")
+        fault = written(out, lambda part: write_reproduction(part, study))
+        if fault is not None:
+            raise fault
+    if not as_json:
+        with showing():
+            print(f"Report: {out / 'report.html'}")

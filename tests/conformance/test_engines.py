@@ -58,7 +58,7 @@ def test_every_policy_keeps_the_invariants(bench: Bench, policy: str, engine: En
     assert check(trace, rows=bench.data.rows) == []
     assert first_difference(trace, recipe=plan.recipe, fleet=plan.fleet(), run=plan.run) is None
     assert trace.status == "done"
-    assert trace.stop_reason == "2 epochs done"
+    assert trace.stop_reason == "after 2 epochs"
     assert sum(trace.totals.rows.values()) == 2 * bench.data.rows
     found = metrics(trace, plan=plan)
     assert found.examples == 2 * bench.data.rows
@@ -93,7 +93,7 @@ def test_rows_in_flight_at_a_deadline_are_counted(bench: Bench, engine: Engine) 
     trace = engine(bench, replace(plan, run=replace(plan.run, evaluation="concurrent")))
     assert check(trace, rows=bench.data.rows) == []
     assert trace.status == "done"
-    assert trace.stop_reason == "0.05 seconds over"
+    assert trace.stop_reason == "after 0.05 seconds"
     assert trace.totals.rows["in_place"] > 0
     given = trace["assignments"]
     assert sum(trace.totals.rows.values()) == int((given["stop"] - given["start"]).sum())

@@ -177,7 +177,7 @@ def test_without_blocking_only_the_last_epoch_drains(hand: Maker, scripted: Make
     drive.finish(second)
     if evaluation == "concurrent":
         drive.evaluate(drive.ask("gpu"), 0.4)
-    assert (drive.coordinator.done, drive.coordinator.stop_reason) == (True, "2 epochs done")
+    assert (drive.coordinator.done, drive.coordinator.stop_reason) == (True, "after 2 epochs")
     assert isinstance(drive.ask("cpu"), Stop)
     assert drive.trace["epochs"]["epoch"].tolist() == [0, 1]
 
@@ -276,7 +276,7 @@ def test_an_update_stop_drains_and_may_overshoot_by_what_was_in_flight(hand: Mak
     drive.finish(gpu)
     drive.evaluate(drive.ask("gpu"), 0.5)
     assert (drive.coordinator.done, drive.coordinator.version) == (True, 5)
-    assert (drive.coordinator.stop_reason, drive.coordinator.status) == ("4 updates done", "done")
+    assert (drive.coordinator.stop_reason, drive.coordinator.status) == ("after 4 updates", "done")
 
 
 @pytest.mark.parametrize(

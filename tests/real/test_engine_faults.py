@@ -131,9 +131,9 @@ Check = Callable[[Trace], bool]
 @pytest.mark.parametrize(
     ("stop", "reason", "held"),
     [
-        (StopRule(seconds=0.3), "0.3 seconds over", lambda trace: 0.3 <= trace.elapsed_s < 3.0),
-        (StopRule(updates=50), "50 updates done", lambda trace: 50 <= len(trace["updates"]) < 70),
-        (StopRule(epochs=1), "1 epochs done", lambda trace: len(trace["epochs"]) == 1),
+        (StopRule(seconds=0.3), "after 0.3 seconds", lambda trace: 0.3 <= trace.elapsed_s < 3.0),
+        (StopRule(updates=50), "after 50 updates", lambda trace: 50 <= len(trace["updates"]) < 70),
+        (StopRule(epochs=1), "after 1 epoch", lambda trace: len(trace["epochs"]) == 1),
         (
             StopRule(epochs=500, target_loss=0.6),
             "target loss 0.6 reached",
