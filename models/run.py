@@ -18,6 +18,7 @@ _MOST_RATE: Final = 1e38
 
 MOST_SEED: Final = 2**63 - 1
 MOST_LOOKAHEAD: Final = 1000
+MOST_APART: Final = 10**6
 MOST_SECONDS: Final = 1e9
 """32 years."""
 LEAST_SECONDS: Final = 1e-9
@@ -70,7 +71,8 @@ class RunSettings:
     `learning_rate` is the base rate that policies start from; `momentum` is for policies that merge gradients on
     a server and refused by the others; `weight_decay` is decoupled: every update also multiplies the model by
     1 - rate x weight_decay. `order`: rows in file order or shuffled anew each epoch. `evaluate_every_s`: seconds
-    between evaluations (None: at the end of each epoch).
+    between evaluations (None: at the end of each epoch). `gradient_stats`: every so many assignments measure gradient
+    norms for policies that use them, see `hetsgd.models.gradient_noise` (0: none do); the time it takes counts.
     """
 
     stop: StopRule
@@ -83,6 +85,7 @@ class RunSettings:
     lookahead: int = 0
     evaluation: Evaluation = "blocking"
     evaluate_every_s: float | None = None
+    gradient_stats: int = 0
     trace: TraceLevel = "full"
 
     def __post_init__(self) -> None:
@@ -94,6 +97,8 @@ class RunSettings:
             raise ValueError(f"run.weight_decay must be in [0, {_MOST_RATE:g}], got {self.weight_decay}")
         if not 0 <= self.lookahead <= MOST_LOOKAHEAD:
             raise ValueError(f"run.lookahead must be in 0..{MOST_LOOKAHEAD}, got {shown_value(self.lookahead)}")
+        if not 0 <= self.gradient_stats <= MOST_APART:
+            raise ValueError(f"run.gradient_stats must be in 0..{MOST_APART}, got {shown_value(self.gradient_stats)}")
         if problem := seed_problem(self.seed):
             raise ValueError(f"run.seed {problem}")
         if self.evaluate_every_s is not None and not LEAST_SECONDS <= self.evaluate_every_s <= MOST_SECONDS:

@@ -39,6 +39,7 @@ class _RunTable(BaseModel):
     lookahead: int = 0
     evaluation: Evaluation = "blocking"
     evaluate_every_s: _Seconds = None
+    gradient_stats: int = 0
     trace: TraceLevel = "full"
     seconds: _Seconds = None
     epochs: _Count = None

@@ -16,12 +16,14 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from hetsgd.models.gradient_noise import measures
 from hetsgd.real.child import Child, main
 from hetsgd.real.devices import open_device
 from hetsgd.real.features import room_for
+from hetsgd.real.gradient_norms import squared_norms
 from hetsgd.real.loss_sum import LossSum
 from hetsgd.real.losses import Halted, sum_rows
-from hetsgd.real.messages import GRADIENT, IN_PLACE, KEEP, OWN, Order, Report, ReportKind
+from hetsgd.real.messages import GRADIENT, IN_PLACE, KEEP, NO_NUMBERS, OWN, Numbers, Order, Report, ReportKind
 from hetsgd.real.network import Network
 from hetsgd.real.parts import Part, shared_parts
 from hetsgd.real.rows import rows_at
@@ -129,6 +131,7 @@ class Accelerator:
         if child.halted(order.serial, pulled):
             return None
         spent_s = time.thread_time()
+        norms = self._norms(order, loaded)
         computed = self._compute(order, loaded)
         if computed is None:
             return None
@@ -148,7 +151,18 @@ class Accelerator:
             updates=1 if in_place else 0,
             steps=len(order.chunks),
             value=spent_s,
+            train=norms,
         )
+
+    def _norms(self, order: Order, loaded: Loaded) -> Numbers:
+        """Gradient norms of the first piece at the model that was pulled, where the assignment measures."""
+        every, (start, stop) = self._child.setup.gradient_stats, order.chunks[0]
+        rows = stop - start
+        if not measures(order.id, every) or rows < 2 or loaded.x_BF is None or loaded.y_B is None:
+            return NO_NUMBERS
+        x_BF, y_B = loaded.x_BF[:rows], loaded.y_B[:rows]
+        norms = squared_norms(self._network, self._replica, x_BF, y_B, rows // 2, self._gradient).tolist()
+        return (*norms, float(rows), float(rows // 2), 0.0)
 
     def _pull(self, order: Order) -> tuple[int, float]:
         """Copy the model onto the device; its version and the time it was there.

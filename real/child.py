@@ -61,6 +61,7 @@ class Setup:
     core: int | None
     workload: Workload
     weight_decay: float
+    gradient_stats: int
     memory: Layout
     data: Layout
 

@@ -28,7 +28,9 @@ _ELASTIC: Final = RULES.index("elastic")
 def check_shared(plan: Plan, *, several_rates: bool) -> None:
     """Raise ValueError where the events of a run depend on its losses: replicas could not share them."""
     why = ""
-    if plan.recipe.reads_losses:
+    if plan.run.gradient_stats:
+        why = "run.gradient_stats lets a policy decide by the gradients of its run"
+    elif plan.recipe.reads_losses:
         why = f"policy {plan.policy} decides by the losses of its run"
     elif plan.run.stop.target_loss is not None:
         why = "a target loss ends each run at a time of its own; stop after seconds, epochs or updates"

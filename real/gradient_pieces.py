@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from hetsgd.real.gradient_norms import squared_norms
 from hetsgd.real.network import Network, subtract
 from hetsgd.real.parts import Part
 from hetsgd.real.rows import EpochRows, Span
@@ -66,6 +67,14 @@ class GradientPieces:
         """The piece's gradient at the model as it is, applied to it at once: the same bits as computed and added."""
         x_BF, y = self._part.take(self._rows.at(piece.span))
         self._network.step(model_P, x_BF, y, rate, decay)
+
+    def squared_norms(self, model_P: Tensor, piece: Piece, small: int) -> tuple[float, float]:
+        """Squared norms of the gradients of a piece and of its first `small` rows at the model as it is."""
+        x_BF, y = self._part.take(self._rows.at(piece.span))
+        out_P = self.vector()
+        big_sq, small_sq = squared_norms(self._network, model_P, x_BF, y, small, out_P).tolist()
+        self.give(out_P)
+        return big_sq, small_sq
 
     def compute(self, model_P: Tensor, pieces: Sequence[Piece]) -> None:
         """Gradients of all pieces at the model as it is.

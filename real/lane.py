@@ -15,10 +15,12 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from hetsgd.models.gradient_noise import measures
 from hetsgd.real.child import Child, main
 from hetsgd.real.features import Batch, room_for
+from hetsgd.real.gradient_norms import squared_norms
 from hetsgd.real.losses import Halted, sum_rows
-from hetsgd.real.messages import GRADIENT, IN_PLACE, KEEP, OWN, Order, Report, ReportKind
+from hetsgd.real.messages import GRADIENT, IN_PLACE, KEEP, NO_NUMBERS, OWN, Numbers, Order, Report, ReportKind
 from hetsgd.real.network import Network
 from hetsgd.real.parts import shared_parts
 from hetsgd.real.rows import rows_at
@@ -42,6 +44,7 @@ class Lane:
         self._orders = [torch.from_numpy(order) for order in memory["orders"]]
         self._numbers = [order.data for order in memory["orders"]]
         self._decay = setup.weight_decay
+        self._gradient: Tensor | None = None
         self._model = torch.from_numpy(memory["parameters"])
         self._own = torch.from_numpy(memory["own"][setup.worker_index])
         self._own_version = memory["own_version"][setup.worker_index]
@@ -70,6 +73,7 @@ class Lane:
         """The pieces of this lane, each a step or a gradient."""
         began, spent_s = _now(), time.thread_time()
         chunks = order.chunks
+        norms = self._norms(order, chunks)
         if order.write == IN_PLACE:
             done = self._steps(order, chunks, self._model, in_place=True)
         elif order.write == GRADIENT:
@@ -91,7 +95,23 @@ class Lane:
             updates=len(chunks) if order.write == IN_PLACE else 0,
             steps=len(chunks),
             value=time.thread_time() - spent_s,
+            train=norms,
         )
+
+    def _norms(self, order: Order, chunks: list[tuple[int, int]]) -> Numbers:
+        """Gradient norms of the first piece at the model that it is about to read, where the assignment measures."""
+        every = self._child.setup.gradient_stats
+        if order.position or not measures(order.id, every) or chunks[0][1] - chunks[0][0] < 2:
+            return NO_NUMBERS
+        began, (start, stop) = _now(), chunks[0]
+        if self._gradient is None:
+            self._gradient = self._network.vector()
+        model = self._own if order.read == OWN else self._model
+        x_BF, y_B = self._take(order, start, stop)
+        rows = stop - start
+        norms = squared_norms(self._network, model, x_BF, y_B, rows // 2, self._gradient).tolist()
+        self._child.log.add("compute", began, _now(), id_=order.id)
+        return (*norms, float(rows), float(rows // 2), 0.0)
 
     def _steps(
         self, order: Order, chunks: list[tuple[int, int]], target: Tensor, *, in_place: bool

@@ -76,12 +76,17 @@ class ReportKind(IntEnum):
     FAILED = 6  # an exception: its text lies in the shared memory
 
 
+Numbers = tuple[float, ...]
+NO_NUMBERS: Final[Numbers] = (0.0,) * 5
+
+
 class Report(NamedTuple):
     """One report; fields that a kind does not use are 0.
 
     `read` and `wrote` are versions, `rows`, `updates` and `steps` counts of this child, `value` of an assignment or
     a loss the processor time of its computing in seconds. For a loss, `start_s` is the time and `read` the version
-    of the snapshot, and the values are sums over the child's rows, see `losses.py`.
+    of the snapshot, and the values are sums over the child's rows, see `losses.py`. An assignment that has measured
+    gradient norms has them in `train`: two squared norms, and the rows of each.
     """
 
     kind: int
@@ -94,8 +99,8 @@ class Report(NamedTuple):
     updates: int = 0
     steps: int = 0
     value: float = 0.0
-    train: tuple[float, ...] = (0.0,) * 5
-    test: tuple[float, ...] = (0.0,) * 5
+    train: Numbers = NO_NUMBERS
+    test: Numbers = NO_NUMBERS
 
 
 _ORDER: Final = struct.Struct("=10qd7q")

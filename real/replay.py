@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hetsgd.models.data.dataset import Dataset
+from hetsgd.models.gradient_noise import measured_rows, statistics
 from hetsgd.models.initial import initial_parameters
 from hetsgd.models.merging import Input, MergeState
 from hetsgd.models.plan import Plan
@@ -53,7 +54,7 @@ class TorchThreads:
 class _Job:
     """What the learner holds for one assignment."""
 
-    __slots__ = ("assign", "gradients", "pieces", "read", "start", "working")
+    __slots__ = ("assign", "gradients", "pieces", "read", "start", "stats", "working")
 
     def __init__(self, assign: Assign) -> None:
         self.assign = assign
@@ -62,6 +63,7 @@ class _Job:
         self.read: DeferredModel | None = None  # the global model when it was read
         self.pieces: dict[int, tuple[Piece, DeferredModel]] = {}  # by lane: begun, and the model it is of
         self.gradients: list[tuple[Piece, DeferredModel]] = []  # finished ones of a `gradient`
+        self.stats: Mapping[str, float] = _NOTHING
 
 
 class ReplayLearner:
@@ -79,6 +81,7 @@ class ReplayLearner:
     def __init__(self, plan: Plan, dataset: Dataset, *, threads: int = 1) -> None:
         self._threads = TorchThreads(threads)
         self._decay = plan.run.weight_decay
+        self._stats_every = plan.run.gradient_stats
         self._pieces, self._initial_P, self._merging = self._prepare(plan, dataset)
         self._global = self._new()
         self._global.flat_P.copy_(self._initial_P)
@@ -189,9 +192,20 @@ class ReplayLearner:
             # Delay compensation would need it: of a team, the state that its first lane read.
             with self._threads:
                 job.read = self._global_snapshot()
+        if self._stats_every and not (lane or step):
+            self._measure(job, model, piece)
         model.users += 1
         model.read(piece)
         job.pieces[lane] = (piece, model)
+
+    def _measure(self, job: _Job, model: DeferredModel, piece: Piece) -> None:
+        """Gradient norms of a piece that reads the model as it is now, where the assignment is one that measures."""
+        rows = measured_rows(job.assign, self._stats_every)
+        if rows is not None:
+            with self._threads:
+                model.land()
+                big_sq, small_sq = self._pieces.squared_norms(model.flat_P, piece, rows[1])
+            job.stats = statistics(big_sq, small_sq, rows)
 
     def finish(self, assign: Assign, lane: int, step: int) -> None:
         """The piece takes effect on the model it was read from; a `gradient` waits for its merge."""
@@ -212,8 +226,9 @@ class ReplayLearner:
                 self._global.replace(working)
 
     def result(self, assign: Assign) -> Mapping[str, float]:
-        """The assignment is handed in: a `keep` replica is the worker's own from now on. No statistics."""
+        """The assignment is handed in: a `keep` replica is the worker's own from now on."""
         write = assign.work.write
+        job = self._jobs.get(assign.id)
         if write == "in_place":
             self._free(self._jobs.pop(assign.id, None))
         elif write == "keep":
@@ -222,7 +237,7 @@ class ReplayLearner:
                 worker = assign.seat.worker
                 self._let_go(self._own.get(worker))
                 self._own[worker] = self._hold(working)
-        return _NOTHING
+        return _NOTHING if job is None else job.stats
 
     def merge(self, merge: Merge) -> None:
         """The merge takes effect on the global model, and on the replicas that it moves or writes back to."""

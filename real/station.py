@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from hetsgd.models.gradient_noise import statistics
 from hetsgd.models.policy import Assign, Evaluate, Kind, Loss, Result, Seat
 from hetsgd.real.children import ChildProcess
 from hetsgd.real.losses import loss_of
-from hetsgd.real.messages import READ_CODE, WRITE_CODE, Order, OrderKind, Report, ReportKind
+from hetsgd.real.messages import READ_CODE, WRITE_CODE, Numbers, Order, OrderKind, Report, ReportKind
 from hetsgd.real.shared_memory import SharedMemory
 
 
@@ -205,8 +206,15 @@ def _finished(assign: Assign, seat: Seat, reports: list[Report], slot: int, zero
     result = Result(
         id=assign.id, seat=seat, rows=handled, updates=updates, steps=steps, read=read,
         wrote=wrote if updates else read, start_s=start_s - zero_s, end_s=end_s - zero_s, work=assign.work,
+        stats=_stats(first.train),
     )  # fmt: skip
     return Finished(result=result, rows=tuple(rows), slot=slot)
+
+
+def _stats(numbers: Numbers) -> dict[str, float]:
+    """Gradient statistics of an assignment, empty where it has not measured any."""
+    big_sq, small_sq, big_rows, small_rows, _ = numbers
+    return statistics(big_sq, small_sq, (int(big_rows), int(small_rows))) if big_rows else {}
 
 
 def _evaluated(evaluate: Evaluate, reports: list[Report], zero_s: float) -> Evaluated:

@@ -98,7 +98,8 @@ class Workforce:
                     name=str(place), index=index, first=index if member.free else index - lane, worker=member.name,
                     worker_index=number, seat=str(seat), device=devices[member.name],
                     core=next(cores) if devices[member.name] == "cpu" else None, workload=plan.workload,
-                    weight_decay=plan.run.weight_decay, memory=self.memory.layout, data=data.layout,
+                    weight_decay=plan.run.weight_decay, gradient_stats=plan.run.gradient_stats,
+                    memory=self.memory.layout, data=data.layout,
                 )  # fmt: skip
                 started.append(
                     self.children.start(setup, member.kind, seat, place.lane)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
-from hetsgd.models.cost import Load, accelerator_forward, accelerator_step, launch_s
+from hetsgd.models.cost import Load, accelerator_forward, accelerator_step, launch_s, with_norms
 from hetsgd.models.drafts import new_result
 from hetsgd.models.footprint import check_accelerator
+from hetsgd.models.gradient_noise import measured_rows
 from hetsgd.models.machine import Accelerator
 from hetsgd.models.policy import Assign, Evaluate, Loss, Seat, Write
 from hetsgd.models.trace import Place
@@ -47,14 +48,21 @@ class DeviceCosts:
         """
         known = self._steps.get((rows, gradient))
         if known is None:
-            workload = self._world.plan.workload
-            world, device = self._world, self._accelerator
-            beside = world.lanes + world.stand_ins - 1 if device.stand_in else 0
-            world.note_range(device.name, device.calibration, rows, 1 + beside)
-            write: Write = "gradient" if gradient else "in_place"
-            load = accelerator_step(workload, device, batch=rows, write=write, beside=beside)
-            known = self._steps[rows, gradient] = self._served(load)
+            known = self._steps[rows, gradient] = self._served(self._load(rows, "gradient" if gradient else "in_place"))
         return known
+
+    def measured(self, rows: tuple[int, int], gradient: bool) -> tuple[Stream | None, float]:
+        """The same for a step that also takes the gradient norms of its rows and of so many of them."""
+        whole, half = self._load(rows[0], "gradient"), self._load(rows[1], "gradient")
+        load = self._load(rows[0], "gradient" if gradient else "in_place")
+        bandwidth = self._accelerator.memory_bandwidth_bytes_per_s
+        return self._served(with_norms(load, whole, half, self._world.plan.workload, bandwidth))
+
+    def _load(self, rows: int, write: Write) -> Load:
+        world, device = self._world, self._accelerator
+        beside = world.lanes + world.stand_ins - 1 if device.stand_in else 0
+        world.note_range(device.name, device.calibration, rows, 1 + beside)
+        return accelerator_step(world.plan.workload, device, batch=rows, write=write, beside=beside)
 
     def forward(self, rows: int) -> tuple[Stream | None, float]:
         """The stream and the amount of the loss over `rows` rows."""
@@ -108,6 +116,7 @@ class Device:
         self._free_s = 0.0
         self._waiting_word = False
         self._replica_version = 0
+        self._stats_every = world.plan.run.gradient_stats
 
     @property
     def writing(self) -> bool:
@@ -192,7 +201,13 @@ class Device:
         if rows > batch:
             rows = batch
         self.world.learner.start(assign, 0, self._step)
-        stream, amount = self.costs.step(rows, assign.work.write == "gradient")
+        gradient = assign.work.write == "gradient"
+        measured = None if self._step else measured_rows(assign, self._stats_every)
+        if measured is None:
+            stream, amount = self.costs.step(rows, gradient)
+        else:
+            stream, amount = self.costs.measured(measured, gradient)
+            self.launching_s += 2.0 * self.costs.launches_s
         self._serve(stream, amount * self._noise.draw())
         self.launching_s += self.costs.launches_s
 

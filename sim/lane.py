@@ -11,6 +11,7 @@ from hetsgd.models.cost import (
     lane_step,
     lanes_per_socket,
     weights_tier,
+    with_norms,
     written_line_s,
 )
 from hetsgd.models.policy import Assign, Evaluate, Write
@@ -42,20 +43,33 @@ class SocketCosts:
         home = machine.sockets[index if machine.weights_on == "interleaved" else 0]
         self.shared = world.memories[home.name] if self._tier == "dram" else world.unshared
         self._steps: dict[tuple[int, bool], tuple[Stream, float]] = {}
+        self._measured: dict[tuple[int, int, bool], tuple[Stream, float]] = {}
 
     def step(self, rows: int, gradient: bool) -> tuple[Stream, float]:
         """The stream and the amount of one step of `rows` rows; `gradient`: it is handed in, not applied."""
         known = self._steps.get((rows, gradient))
         if known is None:
-            beside = self._world.stand_ins
-            self._world.note_range(self._socket.name, self._socket.calibration, rows, self._lanes + beside)
-            write: Write = "gradient" if gradient else "in_place"
-            load = lane_step(
-                self._workload, self._socket, batch=rows, write=write, tier=self._tier, lanes=self._lanes,
-                line_s=self._line_s, beside=beside,
-            )  # fmt: skip
-            known = self._steps[rows, gradient] = self._served(load)
+            known = self._steps[rows, gradient] = self._served(self._load(rows, "gradient" if gradient else "in_place"))
         return known
+
+    def measured(self, rows: tuple[int, int], gradient: bool) -> tuple[Stream, float]:
+        """The same for a step that also takes the gradient norms of its rows and of so many of them."""
+        known = self._measured.get((*rows, gradient))
+        if known is None:
+            whole, half = self._load(rows[0], "gradient"), self._load(rows[1], "gradient")
+            load = self._load(rows[0], "gradient" if gradient else "in_place")
+            known = self._measured[(*rows, gradient)] = self._served(
+                with_norms(load, whole, half, self._workload, self._socket.core_bandwidth_bytes_per_s)
+            )
+        return known
+
+    def _load(self, rows: int, write: Write) -> Load:
+        beside = self._world.stand_ins
+        self._world.note_range(self._socket.name, self._socket.calibration, rows, self._lanes + beside)
+        return lane_step(
+            self._workload, self._socket, batch=rows, write=write, tier=self._tier, lanes=self._lanes,
+            line_s=self._line_s, beside=beside,
+        )  # fmt: skip
 
     def forward(self, rows: int) -> tuple[Stream, float]:
         """The stream and the amount of the loss over `rows` rows."""
@@ -134,7 +148,10 @@ class Lane:
         self.rows = rows = batch if batch < left else left
         self.read = self._world.version
         team.learner.start(assign, self.position, self.step)
-        self.stream, amount = self.costs.step(rows, team.gradient)
+        if team.measured is None or self.step or self.position:
+            self.stream, amount = self.costs.step(rows, team.gradient)
+        else:
+            self.stream, amount = self.costs.measured(team.measured, team.gradient)
         self.shared.join(self.stream, amount * (self.noise.factors or self.noise.refill()).pop(), self, now_s)
 
     def cut(self, now_s: float) -> None:

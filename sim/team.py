@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hetsgd.models.cost import lane_socket
 from hetsgd.models.drafts import new_result
+from hetsgd.models.gradient_noise import measured_rows
 from hetsgd.models.policy import Assign, Evaluate, Loss, Seat, Work
 from hetsgd.sim.lane import Forward, Lane, SocketCosts
 from hetsgd.sim.record import PULL
@@ -54,6 +55,8 @@ class CpuTeam:
         self._pulling = False
         self._waiting_word = False
         self._replica_version = 0
+        self._stats_every = world.plan.run.gradient_stats
+        self.measured: tuple[int, int] | None = None
 
     @property
     def lanes(self) -> tuple[int, ...]:
@@ -130,6 +133,7 @@ class CpuTeam:
         world, work, lanes = self.world, assign.work, self._lanes
         batch, now_s, version = work.batch, world.env.now_s, world.version
         self.assign = assign
+        self.measured = measured_rows(assign, self._stats_every) if self._stats_every else None
         self.in_place = work.write == "in_place"
         self.gradient = work.write == "gradient"
         self.stride = batch * assign.lanes
@@ -153,12 +157,17 @@ class CpuTeam:
             lane.running = True
             start(assign, position, 0)
             first += batch
+        alike = 0
+        if self.measured is not None and whole:
+            # The first lane has more to do than the others.
+            alike = 1
+            self._join_measuring(lanes[0], self.measured, now_s)
         for costs, members in self._groups:
             self._join(
                 costs,
                 members
-                if whole == len(lanes)
-                else [lane for lane in members if lane.position < whole and lane.running],
+                if whole == len(lanes) and not alike
+                else [lane for lane in members if alike <= lane.position < whole and lane.running],
                 batch,
                 now_s,
             )
@@ -178,6 +187,12 @@ class CpuTeam:
             lane.stream = stream
             amounts.append(amount * (lane.noise.factors or lane.noise.refill()).pop())
         costs.shared.join_all(stream, amounts, lanes, now_s)
+
+    def _join_measuring(self, lane: Lane, rows: tuple[int, int], now_s: float) -> None:
+        """Start the first piece of the lane that measures gradient norms on the way."""
+        lane.stream, amount = lane.costs.measured(rows, self.gradient)
+        amount *= (lane.noise.factors or lane.noise.refill()).pop()
+        lane.costs.shared.join(lane.stream, amount, lane, now_s)
 
     def finish(self) -> None:
         """The last lane has done its pieces."""
