@@ -86,7 +86,7 @@ def load_machine(
         fresh = _typed_flag(given.pop("fresh", False))
         machine = local_machine(accelerators, links, used=used, fresh=fresh)
     elif ":" in text and not text.endswith(".toml") and not Path(text).exists():
-        machine = _using(_from_module(text), used, text)
+        machine = _using(_from_module(text), used, "--set")
     else:
         path = _find(text)
         machine = _read_machine(path, used)
@@ -188,7 +188,9 @@ def _read_machine(path: Path, used: int | None) -> Machine:
         raise MachineError(f"{path}: {error}") from error
     if "calibration" in content:
         machine = _calibrated(machine, _section(content, "calibration", path), path)
-    return _using(machine, table.accelerators if used is None else used, str(path))
+    if used is not None:
+        return _using(machine, used, "--set")
+    return _using(machine, table.accelerators, str(path))
 
 
 def _text(content: Mapping[str, Any], key: str, default: str, path: Path) -> str:

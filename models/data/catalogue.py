@@ -83,31 +83,40 @@ def load(
         classes=declared_classes(classes),
         first_index=first_index,
     )
+    try:
+        name, words, table = _table(name_or_path, reading, download=download, progress=progress)
+        return assemble(
+            table,
+            name=name,
+            words=words,
+            test_fraction=test_fraction,
+            scaling=scaling,
+            seed=seed,
+            dtype=np.dtype(dtype),
+            sparse=sparse,
+        )
+    except MemoryError as error:
+        raise DataError(
+            f"{name_or_path}: does not fit the memory of this machine: keep fewer rows or features"
+        ) from error
+
+
+def _table(
+    name_or_path: str | Path, reading: Reading, *, download: bool, progress: DownloadProgress | None
+) -> tuple[str, str, Table]:
+    """What the data set is called, what was read in words, and all its rows."""
     text = str(name_or_path)
     if text in DESCRIPTIONS and not isinstance(name_or_path, Path):
-        name = text
         if download:
-            _download(name, progress)
-        table, words = _known(name, reading)
-        name = _held(name)
-    else:
-        path = Path(name_or_path)
-        if download:
-            raise DataError(f"download must be left out for a file, only known data sets are fetched, got {path}")
-        if not _exists(path):
-            raise MissingDataError(f"{path}: neither a file nor a known data set, {nearest(path.name, DESCRIPTIONS)}")
-        name, words = path.name.split(".")[0] or path.name, path.name
-        table = read_table(path, reading)
-    return assemble(
-        table,
-        name=name,
-        words=words,
-        test_fraction=test_fraction,
-        scaling=scaling,
-        seed=seed,
-        dtype=np.dtype(dtype),
-        sparse=sparse,
-    )
+            _download(text, progress)
+        table, words = _known(text, reading)
+        return _held(text), words, table
+    path = Path(name_or_path)
+    if download:
+        raise DataError(f"download must be left out for a file, only known data sets are fetched, got {path}")
+    if not _exists(path):
+        raise MissingDataError(f"{path}: neither a file nor a known data set, {nearest(path.name, DESCRIPTIONS)}")
+    return path.name.split(".")[0] or path.name, path.name, read_table(path, reading)
 
 
 def _known(name: str, reading: Reading) -> tuple[Table, str]:

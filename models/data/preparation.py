@@ -15,6 +15,8 @@ Scaling = Literal["none", "unit", "standard"]
 SCALINGS: tuple[Scaling, ...] = get_args(Scaling)
 
 _CHUNK_ROWS = 65_536
+_CACHED_VALUES = 65_536
+"""Scaled at a time, so that what is in between stays in the cache."""
 
 
 def class_quotas(counts: NDArray[np.int64], share: float) -> NDArray[np.int64]:
@@ -76,8 +78,9 @@ class Scaler:
             if is_sparse(x):
                 x.data[...] = x.data / self.width[x.indices]
                 return
-            for start in range(0, len(x), _CHUNK_ROWS):
-                part = x[start : start + _CHUNK_ROWS]
+            rows = max(1, _CACHED_VALUES // x.shape[1])
+            for start in range(0, len(x), rows):
+                part = x[start : start + rows]
                 part[...] = (part - self.shift) / self.width
 
 

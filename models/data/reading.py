@@ -102,6 +102,17 @@ def _choice(path: Path, reading: Reading) -> LabelChoice:
 
 
 def _parse(raw: bytes, format_: Format, path: Path, reading: Reading, choice: LabelChoice) -> Table:
+    """The rows of a file in this format; whatever a damaged file makes a library raise is told of the file."""
+    try:
+        return _parse_as(raw, format_, path, reading, choice)
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise DataError(f"{path}: cannot be read as {format_}, it is damaged or of another format ({what})") from error
+
+
+def _parse_as(raw: bytes, format_: Format, path: Path, reading: Reading, choice: LabelChoice) -> Table:
     origin = str(path)
     if format_ == "libsvm":
         if choice.given:

@@ -104,10 +104,19 @@ def dense(x: NDArray[Any] | SparseRows, rows: NDArray[np.int64], dtype: np.dtype
             f"the limit is {limit / 2**30:.1f} GiB on this machine: keep fewer rows or features"
         )
     with np.errstate(over="ignore"):  # reported below, with the value
-        out = _scatter(x, rows, dtype) if isinstance(x, SparseRows) else x[rows].astype(dtype, order="C", copy=False)
+        if isinstance(x, SparseRows):
+            out = _scatter(x, rows, dtype)
+        else:
+            own = _own_rows(x, rows)
+            out = own.astype(dtype, order="C", copy=own is x)
     if out.dtype == np.float32 and not np.isfinite(out).all():
         raise DataError('feature values must fit float32, some are beyond 3.4e38: load with dtype="float64"')
     return out
+
+
+def _own_rows(x: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """The rows; the matrix itself where they are all of its rows in order."""
+    return x if len(rows) == len(x) and np.array_equal(rows, np.arange(len(x))) else x[rows]
 
 
 def _scatter(x: SparseRows, rows: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:

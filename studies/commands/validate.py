@@ -111,9 +111,12 @@ def _study(
 ) -> Study:
     from hetsgd.studies.study import Study, Validation, Variant
 
-    names = [name.strip() for name in policies.split(",") if name.strip()]
-    if not names:
-        raise BadInput(f"--policies: must name policies with commas between, got {policies!r}")
+    names = [name.strip() for name in policies.split(",")]
+    if not all(names):
+        raise BadInput(f"--policies: must name policies with single commas between, got {policies!r}")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadInput(f"--policies: each may be named once, got {', '.join(twice)} more than once")
     if repeats < 2:
         raise BadInput(f"--repeats: must be >= 2, or there is no spread to compare with, got {repeats}")
     with checking("--policies"):

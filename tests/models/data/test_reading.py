@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hetsgd.models.data.catalogue import load
 from hetsgd.models.data.dataset import DataError, MissingDataError
 from hetsgd.models.data.formats import FORMATS
 from hetsgd.models.data.reading import Reading, read_table
@@ -189,3 +190,22 @@ def test_rows_without_labels_are_not_run_together(tmp_path: Path) -> None:
     table = read_table(tmp_path / "a.svm", Reading(multilabel=True))
     assert features_of(table) == [[1, 0], [0, 5], [2, 0]]
     assert table.y.tolist() == [[1, 1], [0, 0], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("raised", "says"),
+    [
+        (KeyError("depth"), r"a\.csv: cannot be read as csv, it is damaged or of another format \(KeyError: 'depth'\)"),
+        (MemoryError(), r"a\.csv: does not fit the memory of this machine"),
+    ],
+)
+def test_whatever_a_parser_raises_is_told_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: Exception, says: str
+) -> None:
+    def fail(*args: object, **options: object) -> Table:
+        raise raised
+
+    monkeypatch.setattr("hetsgd.models.data.delimited.parse_delimited", fail)
+    (tmp_path / "a.csv").write_bytes(FILES["csv"])
+    with pytest.raises(DataError, match=says):
+        load(tmp_path / "a.csv")
