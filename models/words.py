@@ -16,6 +16,8 @@ def counted(count: float, noun: str) -> str:
     ('1 CPU lane', '2 CPU lanes', '1,500 updates', '0.5 seconds')
     >>> counted(1, "second is"), counted(3, "second is"), counted(2, "policy")
     ('1 second is', '3 seconds are', '2 policies')
+    >>> counted(2, "epoch"), counted(2, "batch")
+    ('2 epochs', '2 batches')
     """
     number = f"{count:,}" if isinstance(count, int) else f"{count:,.4g}"
     if count == 1:
@@ -30,7 +32,7 @@ def counted(count: float, noun: str) -> str:
 def _plural(noun: str) -> str:
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         return f"{noun[:-1]}ies"
-    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
+    return f"{noun}es" if noun.endswith(("s", "x", "batch", "sh")) else f"{noun}s"
 
 
 def few(names: Iterable[str]) -> str:

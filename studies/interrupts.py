@@ -58,6 +58,12 @@ class Ending(_Handlers):
             end_now()
         raise KeyboardInterrupt
 
+    def close(self) -> None:
+        """The program has done all it has to: a signal while Python ends must not change the exit code any more."""
+        self._before.clear()
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
 
 def end_now() -> None:
     """Kill the child processes and end this one with the code of an interrupt."""

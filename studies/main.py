@@ -21,8 +21,11 @@ def __getattr__(name: str) -> Any:
 
 def main() -> None:
     """Run the command line and exit with its code; SIGTERM ends a run as Ctrl-C does, with everything so far saved."""
-    # Never left: a signal while Python ends must not change the exit code.
-    ending = Ending().__enter__()
+    with Ending() as ending:
+        _run(ending)
+
+
+def _run(ending: Ending) -> None:
     # `package.module:object` finds modules of the working folder, after everything that is installed.
     sys.path.append(os.getcwd())
     try:
@@ -34,6 +37,8 @@ def main() -> None:
     except SystemExit as end:
         # Code that a signal fell into may have made another error of it.
         raise SystemExit(EXIT_INTERRUPTED if ending.received else end.code) from None
+    finally:
+        ending.close()
 
 
 if __name__ == "__main__":
