@@ -32,7 +32,7 @@ from hetsgd.real.loss_sum import LossSum
 from hetsgd.real.losses import loss_of_sums, sum_rows
 from hetsgd.real.network import Network
 from hetsgd.real.parts import parts_of
-from hetsgd.real.replay import ReplayLearner
+from hetsgd.real.replay import LaneReads, ReplayLearner
 
 
 class EnsembleReplay(ReplayLearner):
@@ -45,14 +45,15 @@ class EnsembleReplay(ReplayLearner):
 
     Raises ValueError where replicas cannot share one order of events (a policy that decides by losses, a target
     loss, a policy that does more with a learning rate than scale its rates by it) and where the data set is not that
-    of the plan's workload. Features without their zeros are filled up batch by batch.
+    of the plan's workload. `lanes` and `most_bytes` are those of `ReplayLearner`. Features without their zeros are
+    filled up batch by batch.
     """
 
     name = "replay"
 
     def __init__(
         self, plan: Plan, dataset: Dataset, *, seeds: Sequence[int], learning_rates: Sequence[float] | None = None,
-        threads: int = 1,
+        threads: int = 1, lanes: LaneReads = "each", most_bytes: int | None = None,
     ) -> None:  # fmt: skip
         if not seeds:
             raise ValueError("replicas: seeds must name at least one, got none")
@@ -66,7 +67,7 @@ class EnsembleReplay(ReplayLearner):
         self.curves: tuple[list[Loss], ...] = tuple([] for _ in seeds)
         self._known_losses: tuple[int, list[tuple[LossSum, LossSum]]] | None = None
         self._scales = rate_scales(plan, rates)
-        super().__init__(plan, dataset, threads=threads)
+        super().__init__(plan, dataset, threads=threads, lanes=lanes, most_bytes=most_bytes)
 
     def _prepare(self, plan: Plan, dataset: Dataset) -> tuple[GradientPieces, Tensor, MergeState]:
         workload, run = plan.workload, plan.run
@@ -77,7 +78,9 @@ class EnsembleReplay(ReplayLearner):
             workload, replicas=len(self.seeds), scales=self._scales.of_replica, max_batch=max(workload.rows, 1)
         )  # fmt: skip
         rows = EnsembleRows(workload.rows, seeds=self.seeds, order=run.order)
-        pieces = EnsemblePieces(network, EnsemblePart(self._data.train, len(self.seeds)), rows)
+        pieces = EnsemblePieces(
+            network, EnsemblePart(self._data.train, len(self.seeds)), rows, most_bytes=self._most_bytes
+        )
         initial_N = network.vector()
         for index, seed in enumerate(self.seeds):
             network.put_replica(initial_N, index, torch.from_numpy(initial_parameters(workload, seed)))

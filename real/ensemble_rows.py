@@ -106,14 +106,12 @@ class EnsemblePart(Part):
 class EnsemblePieces(GradientPieces):
     """Gradients of lane steps of all replicas at once."""
 
-    def __init__(self, network: EnsembleNetwork, part: EnsemblePart, rows: EnsembleRows) -> None:
-        super().__init__(network, part, rows)
+    def __init__(self, network: EnsembleNetwork, part: EnsemblePart, rows: EnsembleRows, *, most_bytes: int) -> None:
+        super().__init__(network, part, rows, most_bytes=most_bytes)
         self._all_part = part
 
     def _factor(self, model_P: Tensor, pieces: list[Piece], rows: int) -> None:
-        capacity = 1 << (rows - 1).bit_length()
-        spare = self._workspaces.setdefault(capacity, [])
-        workspace = spare.pop() if spare else self._network.workspace(capacity)
+        workspace = self._workspace(rows)
         if not isinstance(workspace, EnsembleWorkspace):
             raise TypeError(f"ensemble: a workspace of replicas is needed, got {type(workspace).__name__}")
         where = self._rows.at_all([piece.span for piece in pieces])

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from hetsgd.models.footprint import CapacityError
 from hetsgd.real.gradient_norms import squared_norms
 from hetsgd.real.network import Network, subtract
 from hetsgd.real.parts import Part
@@ -46,9 +47,15 @@ class Factors:
 
 
 class GradientPieces:
-    """Computes pieces and adds them to vectors; owns the memory of both. `vector` and `give` recycle vectors."""
+    """Computes pieces and adds them to vectors; owns the memory of both. `vector` and `give` recycle vectors.
 
-    def __init__(self, network: Network, part: Part, rows: EpochRows) -> None:
+    All of it together keeps to `most_bytes`: CapacityError where a run needs more at once.
+    """
+
+    def __init__(self, network: Network, part: Part, rows: EpochRows, *, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self.held_bytes = 0
+        """Bytes of all vectors and workspaces, those that wait to be used again included."""
         self._network = network
         self._part = part
         self._rows = rows
@@ -57,7 +64,31 @@ class GradientPieces:
 
     def vector(self) -> Tensor:
         """A vector (P,) with anything in it."""
-        return self._vectors.pop() if self._vectors else self._network.vector()
+        if self._vectors:
+            return self._vectors.pop()
+        self._hold(self._network.parameters * self._network.dtype.itemsize)
+        return self._network.vector()
+
+    def _hold(self, size_bytes: int) -> None:
+        """Count what is about to be allocated."""
+        if self.held_bytes + size_bytes > self._most_bytes:
+            raise CapacityError(
+                f"replay: copies of the model and gradients under way may take {self._most_bytes} bytes at once, and "
+                f"the run needs more; use fewer lanes, a policy that holds fewer results, or replay with a larger "
+                f"most_bytes"
+            )
+        self.held_bytes += size_bytes
+
+    def _workspace(self, rows: int) -> Workspace:
+        """A spare workspace for up to so many rows, or a new one."""
+        capacity = 1 << (rows - 1).bit_length()
+        spare = self._workspaces.setdefault(capacity, [])
+        if spare:
+            return spare.pop()
+        network = self._network
+        widths, replicas = network.workload.widths, network.parameters // network.workload.parameters
+        self._hold(replicas * capacity * (widths[0] + 2 * sum(widths[1:])) * network.dtype.itemsize)
+        return network.workspace(capacity)
 
     def give(self, vector_P: Tensor) -> None:
         """Take back a vector that nobody uses any more."""
@@ -100,9 +131,7 @@ class GradientPieces:
             self._factor(model_P, together, rows)
 
     def _factor(self, model_P: Tensor, pieces: list[Piece], rows: int) -> None:
-        capacity = 1 << (rows - 1).bit_length()
-        spare = self._workspaces.setdefault(capacity, [])
-        workspace = spare.pop() if spare else self._network.workspace(capacity)
+        workspace = self._workspace(rows)
         where = self._rows.at_all([piece.span for piece in pieces])
         x = self._part.features.put(where, workspace.views(0, rows).x_BF)
         workspace.sparse = x if isinstance(x, SparseBatch) else None

@@ -7,8 +7,9 @@ not in it. P parameters.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+import psutil
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -26,29 +27,16 @@ from hetsgd.real.losses import loss_of_sums, sum_rows
 from hetsgd.real.network import Network
 from hetsgd.real.parts import parts_of
 from hetsgd.real.rows import EpochRows
+from hetsgd.real.torch_threads import TorchThreads as TorchThreads
 
 _NOTHING: Final[Mapping[str, float]] = {}
 
 
-class TorchThreads:
-    """Runs torch on `threads` threads inside a `with`, and on as many as before after it. Not reentrant."""
+LaneReads = Literal["each", "together"]
 
-    __slots__ = ("_before", "_threads")
 
-    def __init__(self, threads: int) -> None:
-        if threads < 1:
-            raise ValueError(f"replay: threads must be >= 1, got {threads}")
-        self._threads = threads
-        self._before = threads
-
-    def __enter__(self) -> None:
-        self._before = torch.get_num_threads()
-        if self._before != self._threads:
-            torch.set_num_threads(self._threads)
-
-    def __exit__(self, *_: object) -> None:
-        if self._before != self._threads:
-            torch.set_num_threads(self._before)
+def _half_of_memory() -> int:
+    return psutil.virtual_memory().total // 2
 
 
 class _Job:
@@ -73,12 +61,27 @@ class ReplayLearner:
     additions within one product. The result is a function of plan and data set on one CPU type: torch runs on
     `threads` threads inside each call, whatever the process is set to.
 
-    Raises ValueError when the data set is not that of the plan's workload.
+    `lanes`: each piece of a CPU assignment that writes in place reads the model as it is when the piece starts
+    (`each`), or all of them read the model as it is when the assignment starts (`together`: fewer products, less exact
+    where lanes take several steps). `most_bytes` bounds copies of the model and gradients under way (None: half of the
+    memory of this machine).
+
+    Raises ValueError when the data set is not that of the plan's workload, CapacityError when a run needs more memory
+    than `most_bytes` at once.
     """
 
     name = "replay"
 
-    def __init__(self, plan: Plan, dataset: Dataset, *, threads: int = 1) -> None:
+    def __init__(
+        self, plan: Plan, dataset: Dataset, *, threads: int = 1, lanes: LaneReads = "each",
+        most_bytes: int | None = None,
+    ) -> None:  # fmt: skip
+        if lanes not in ("each", "together"):
+            raise ValueError(f"replay: lanes must be each or together, got {lanes!r}")
+        if most_bytes is not None and most_bytes < 1:
+            raise ValueError(f"replay: most_bytes must be >= 1, got {most_bytes}")
+        self._together = lanes == "together"
+        self._most_bytes = _half_of_memory() if most_bytes is None else most_bytes
         self._threads = TorchThreads(threads)
         self._decay = plan.run.weight_decay
         self._stats_every = plan.run.gradient_stats
@@ -97,7 +100,7 @@ class ReplayLearner:
         self._network = Network(workload, max_batch=max(workload.rows, 1), grow=True)
         rows = EpochRows(workload.rows, seed=run.seed, order=run.order)
         initial_P = torch.from_numpy(initial_parameters(workload, run.seed))
-        pieces = GradientPieces(self._network, self._data.train, rows)
+        pieces = GradientPieces(self._network, self._data.train, rows, most_bytes=self._most_bytes)
         return pieces, initial_P, MergeState(weight_decay=run.weight_decay)
 
     @property
@@ -105,6 +108,11 @@ class ReplayLearner:
         """A copy of the global model (P,) as it is now."""
         with self._threads:
             return self._global.array.copy()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all copies of the model and gradients that were ever needed at once."""
+        return self._pieces.held_bytes
 
     @property
     def held(self) -> frozenset[int]:
@@ -188,6 +196,9 @@ class ReplayLearner:
         low = assign.start + (step * assign.lanes + lane) * batch
         piece = Piece((assign.epoch, low, min(low + batch, assign.stop)))
         model = job.working or self._global
+        if self._together and assign.work.write == "in_place" and job.working is None:
+            with self._threads:
+                model = job.read = job.read or self._global_snapshot()
         if assign.work.write == "gradient" and job.read is None:
             # Delay compensation would need it: of a team, the state that its first lane read.
             with self._threads:
@@ -214,8 +225,14 @@ class ReplayLearner:
         if assign.work.write == "gradient":
             job.gradients.append((piece, model))
             return
+        rate = assign.work.rate
         with self._threads:
-            model.step(piece, assign.work.rate, self._decay)
+            if model is job.read:
+                # The piece belongs to the state that all lanes have read, and changes the model as it is now.
+                model.settle()
+                self._global.subtract(piece, rate, piece.rows, 1.0 - rate * self._decay)
+            else:
+                model.step(piece, rate, self._decay)
         self._let_go(model)
 
     def push(self, assign: Assign) -> None:
