@@ -60,6 +60,11 @@ def test_every_lazy_name_exists_where_the_table_says() -> None:
         assert name in dir(hetsgd)
 
 
+def test_completion_shows_public_names_only() -> None:
+    assert hetsgd.simulate is not None
+    assert [name for name in dir(hetsgd) if not name.startswith("__")] == sorted(hetsgd._HOME)
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
         hetsgd.__getattr__("no_such_name")

@@ -45,8 +45,11 @@ def finish(
             finished = run(ready, meter.run)
         # From here on there is something to lose: a first signal waits until it is saved and shown.
         with Held(after=1 if finished.trace.status == "interrupted" else 0) as held:
-            record = finished.record(reference)
-            fault = _store_and_show(finished, record, out, as_json=as_json)
+            try:
+                record = finished.record(reference)
+                fault = _store_and_show(finished, record, out, as_json=as_json)
+            except KeyboardInterrupt:
+                raise Interrupted("twice, so the run that had ended is not stored") from None
     if fault is not None:
         raise fault
     if held.received:

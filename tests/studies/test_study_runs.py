@@ -105,6 +105,10 @@ def test_runs_are_tabled_with_their_figures_and_the_pilots_choice_is_the_better_
         assert rate == {"minibatch": 1.0, "hogbatch": 0.02}[choice.label]
     runs = table[table["role"] == "run"]
     assert (runs["loss (last, train)"] < 0.7).all()
+    # Settings are columns of their own, as numbers.
+    assert set(runs.loc[runs["label"] == "hogbatch", "set.run.learning_rate"]) == {0.02}
+    assert runs.loc[runs["label"] == "minibatch", "set.policy.cpu_batch"].isna().all()
+    assert set(table["set.run.evaluation"]) == {"deferred"}
 
 
 def test_both_engines_ran_under_the_same_seeds_and_machine(finished: tuple[Path, str]) -> None:
