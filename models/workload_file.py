@@ -76,8 +76,8 @@ def _widths(value: object) -> object:
         width, _, times = part.strip().partition("x")
         if not _DIGITS.fullmatch(width) or not (_DIGITS.fullmatch(times) or part.strip() == width):
             raise ValueError("must be widths such as 512x6 or 512,256")
-        if times and int(times) > MOST_LAYERS:
-            raise ValueError(f"must be at most {MOST_LAYERS} layers")
+        if times and not 1 <= int(times) <= MOST_LAYERS:
+            raise ValueError(f"must be 1 to {MOST_LAYERS} layers of a width")
         widths += [int(width)] * (int(times) if times else 1)
     return widths
 

@@ -159,7 +159,7 @@ def _check_left_out(name: str, reading: Reading, known: KnownSet) -> None:
     for field in ("label", "format", "first_index", *own):
         value = getattr(reading, field)
         if value is not None and value != own.get(field):
-            allowed = f"left out or {own[field]}" if field in own else "left out"
+            allowed = "left out" if own.get(field) is None else f"left out or {own[field]}"
             raise DataError(
                 f"{field} must be {allowed} for the known data set {name}, got {value!r}; give a file's path"
             )

@@ -68,7 +68,7 @@ def test_a_function_that_wants_arguments_is_bad_input() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("workload.hidden", "1x9999999999999", "at most 1000 layers"),
+        ("workload.hidden", "1x9999999999999", "must be 1 to 1000 layers of a width"),
         ("workload.hidden", "99999999999", "--set: workload.hidden: must be <= 1e.08, got '99999999999'"),
         ("workload.features", "9" * 400, "--set: workload.features: must be <= 1e.08, got"),
         ("workload.rows", "1000000000000", "of DRAM, it has"),

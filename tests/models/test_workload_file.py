@@ -195,6 +195,7 @@ def test_a_shape_alone_is_a_workload_for_timing(tmp_path: Path) -> None:
         ("dataset = 'points.csv'", "hidden: must be given"),
         ("hidden = [8, 0]", "hidden: must be >= 1, got [8, 0]"),
         ("hidden = '8y2'", "hidden: must be widths such as 512x6 or 512,256, got '8y2'"),
+        ("hidden = '8x0'", "hidden: must be 1 to 1000 layers of a width, got '8x0'"),
         ("hidden = '8x'", "hidden: must be widths such as 512x6 or 512,256, got '8x'"),
         ("hidden = [8]\nhiden = [8]", "hiden: no such key, did you mean 'hidden'?"),
         ("hidden = [8]\nactivation = 'gelu'", "activation: must be 'sigmoid', 'relu' or 'tanh', got 'gelu'"),
