@@ -95,7 +95,7 @@ def hardware_problem(key: str, figure: Any) -> str | None:
     low, high = bounds.hardware
     if low <= figure <= high or (bounds.zero and figure == 0):
         return None
-    return f"must be {_range(low, high, bounds)}, got {shown_value(figure)}; {bounds.example}"
+    return f"must be {_range(low, high, bounds)}, got {shown_value(figure)}; {_fix(bounds)}"
 
 
 def unit_hint(key: str) -> str:
@@ -105,7 +105,11 @@ def unit_hint(key: str) -> str:
     'give the number alone, in bytes/s: 900 GB/s is 900e9'
     """
     bounds = BOUNDS.get(key)
-    return "" if bounds is None else f"give the number alone, in {bounds.unit}: {bounds.example}"
+    return "" if bounds is None else f"give the number alone, in {bounds.unit}: {_fix(bounds)}"
+
+
+def _fix(bounds: Bounds) -> str:
+    return bounds.example if " is " in bounds.example else f"such as {bounds.example}"
 
 
 def _range(low: float, high: float, bounds: Bounds) -> str:
