@@ -80,18 +80,8 @@ def test_a_run_without_spans_cannot_be_explained() -> None:
 
 
 def test_the_option_prints_the_table_and_adds_it_to_the_object() -> None:
-    words = (
-        "simulate",
-        "--machine",
-        "ucmerced-k80",
-        "--workload",
-        "covtype",
-        "--policy",
-        "minibatch",
-        "--learner",
-        "none",
-    )
-    words = (*words, "--updates", "5", "--explain")
+    machine = ("--machine", "ucmerced-k80", "--workload", "covtype")
+    words = ("simulate", *machine, "--policy", "minibatch", "--learner", "none", "--updates", "5", "--explain")
     run = [sys.executable, "-m", "hetsgd.studies.main", *words]
     table = subprocess.run(run, capture_output=True, text=True, check=True, timeout=60).stdout
     assert "Where an assignment's time goes" in table
