@@ -80,15 +80,15 @@ class Finished:
             save_state_dict(folder / MODEL, self.ready.plan.workload, self.parameters)
 
 
-def run_simulated(ready: Ready, progress: ProgressSink | None = None) -> Finished:
-    """Run the plan in the simulator; an interrupted run comes back with what it has.
+def run_simulated(ready: Ready, progress: ProgressSink | None = None, *, learner: Learner | None = None) -> Finished:
+    """Run the plan in the simulator; an interrupted run comes back with what it has. `learner`: instead of the usual.
 
     Raises BadInput where the learner refuses the plan, RunFailed where the run breaks the contract.
     """
     from hetsgd.sim import simulate
 
     begun_s = time.perf_counter()
-    learner = _learner(ready)
+    learner = _learner(ready) if learner is None else learner
     with _running(ready.plan), QuietInterrupts(progress) as sink:
         trace = simulate(ready.plan, learner, progress=sink)
     wall_s = time.perf_counter() - begun_s

@@ -50,6 +50,14 @@ def command(
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show where the time of each worker's assignments goes.")
     ] = False,
+    replicas: Annotated[
+        int,
+        typer.Option(
+            "--replicas",
+            metavar="R",
+            help="Replay R seeds from --seed on, all in the order of events of the first.",
+        ),
+    ] = 1,
 ) -> None:
     """Simulate one run of a policy on a machine; needs no GPU.
 
@@ -67,6 +75,7 @@ def command(
     from hetsgd.studies.commands.one_run import finish
     from hetsgd.studies.execute import run_simulated
     from hetsgd.studies.explain import check_explain, run_explained
+    from hetsgd.studies.replicas import check_replicas, run_replicas
     from hetsgd.studies.resolve import Ask, resolve
 
     ask = Ask(
@@ -78,7 +87,8 @@ def command(
         stop=stop_of(seconds, epochs, updates, target_loss),
         seed=seed,
     )
-    run = run_explained if explain else run_simulated
+    check_replicas(replicas, learner.value, explain=explain)
+    run = run_explained if explain else run_simulated if replicas == 1 else run_replicas(replicas)
     finish(
         lambda: check_explain(resolve(ask)) if explain else resolve(ask), run, out=out, force=force, as_json=as_json,
         loss_reference=loss_reference,
