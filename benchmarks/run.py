@@ -22,7 +22,7 @@ from rich.table import Table
 
 from benchmarks.pairs import Group, Ratio, measure
 
-MODULES: Final = ("simulator", "startup", "replay", "hogwild")
+MODULES: Final = ("simulator", "startup", "replay", "hogwild", "hybrid")
 BASELINE: Final = Path(__file__).with_name("baseline.json")
 _SLACK: Final = 0.95
 
