@@ -184,7 +184,7 @@ def _validation_row(row: Row, *, first: bool) -> tuple[str, ...]:
     if error is None:
         shown = "-"
     else:
-        shown = f"{100 * error:+.0f} %" if row.kind == "relative" else f"{100 * error:+.1f} points"
+        shown = f"{100 * error:+z.0f} %" if row.kind == "relative" else f"{100 * error:+z.1f} points"
     label = row.label if first else ""
     return label, _metric_words(row.metric), words(row.predicted), words(row.measured), words(row.spread), shown
 

@@ -54,6 +54,6 @@ def _split_table(validation: Validation) -> Table:
         table.add_column(heading, justify="right" if number in (1, 2) else "left", no_wrap=True)
     for split in validation.splits:
         table.add_row(
-            split.label, f"{100 * split.timing:+.0f} %", f"{100 * split.statistics:+.0f} %", split.dominates
+            split.label, f"{100 * split.timing:+z.0f} %", f"{100 * split.statistics:+z.0f} %", split.dominates
         )  # fmt: skip
     return table

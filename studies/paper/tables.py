@@ -178,7 +178,7 @@ _SETTING_HEADINGS: Final = (
 
 
 def _cells(tried: Tried) -> tuple[str, ...]:
-    errors = "; ".join(f"{label.split(', ')[0]} {_short(label)} {error:+.2f}" for label, error in tried.errors)
+    errors = "; ".join(f"{label.split(', ')[0]} {_short(label)} {error:+z.2f}" for label, error in tried.errors)
     return (*_setting_cells(tried.setting), f"{tried.worst:.2f}", errors)
 
 
@@ -212,7 +212,7 @@ def _counts(region: Region) -> Iterator[str]:
 def _batches(study: Reproduction) -> Table:
     rows = tuple(
         (region.gpu, str(tried.setting.batch), f"{tried.worst:.2f}", "yes" if tried.within else "no",
-         "; ".join(f"{label} {error:+.2f}" for label, error in tried.errors))
+         "; ".join(f"{label} {error:+z.2f}" for label, error in tried.errors))
         for region in study.regions.values()
         for tried in region.batches
     )  # fmt: skip

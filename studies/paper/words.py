@@ -33,7 +33,7 @@ def error_text(metric: str, error: float) -> str:
     >>> error_text("epoch_s", 0.123), error_text("cpu_update_share", -0.056)
     ('+12 %', '-5.6 points')
     """
-    return f"{100 * error:+.0f} %" if metric == "epoch_s" else f"{100 * error:+.1f} points"
+    return f"{100 * error:+z.0f} %" if metric == "epoch_s" else f"{100 * error:+z.1f} points"
 
 
 def named(check: Check) -> str:
