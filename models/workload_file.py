@@ -6,32 +6,19 @@ data need not load them. Classes, labels and, where data are loaded, the shape c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
-from hetsgd.models.data.formats import Format
-from hetsgd.models.data.preparation import Scaling
 from hetsgd.models.edge import call_object, load_object, nearest, own_path, problems, read_toml, shown_value
-from hetsgd.models.run import MOST_SEED
 from hetsgd.models.run_file import RunError, run_table
-from hetsgd.models.workload import (
-    MOST_LAYERS,
-    MOST_ROWS,
-    MOST_SCALE,
-    MOST_WIDTH,
-    Activation,
-    Initial,
-    LossName,
-    Precision,
-    Workload,
-)  # fmt: skip
+from hetsgd.models.workload import LossName, Workload
 from hetsgd.models.workload_names import WORKLOAD_FOLDER, workload_names
+from hetsgd.models.workload_table import WORKLOAD_KEYS, WorkloadTable
 
 if TYPE_CHECKING:
     from hetsgd.models.data.dataset import Dataset
@@ -59,80 +46,6 @@ class LoadedWorkload:
     notice: str = ""
 
 
-_DIGITS: Final = re.compile("[0-9]{1,18}")
-
-
-def _widths(value: object) -> object:
-    """Widths from `512x6`, `512,256`, `64` or `none` (no hidden layer)."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return [value]
-    if not isinstance(value, str):
-        return value
-    text = value.strip().lower()
-    if text in ("", "none"):
-        return []
-    widths: list[int] = []
-    for part in text.split(","):
-        width, _, times = part.strip().partition("x")
-        if not _DIGITS.fullmatch(width) or not (_DIGITS.fullmatch(times) or part.strip() == width):
-            raise ValueError("must be widths such as 512x6 or 512,256")
-        if times and not 1 <= int(times) <= MOST_LAYERS:
-            raise ValueError(f"must be 1 to {MOST_LAYERS} layers of a width")
-        widths += [int(width)] * (int(times) if times else 1)
-    return widths
-
-
-def _labels(value: object) -> object:
-    """Label columns from a name or `a,b,c`."""
-    return [part.strip() for part in value.split(",")] if isinstance(value, str) and "," in value else value
-
-
-def _classes(value: object) -> object:
-    """Declared classes from a number or `a,b,c`."""
-    return [part.strip() for part in value.split(",")] if isinstance(value, str) and "," in value else value
-
-
-class WorkloadTable(BaseModel):
-    """The keys of a workload file but `[run]`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    name: str | None = None
-    description: str = ""
-    source: str = ""
-    dataset: str | None = None
-    label: Annotated[str | list[str] | None, BeforeValidator(_labels)] = None
-    multilabel: bool | None = None
-    format: Format | None = None
-    first_index: Annotated[int, Field(ge=0, le=1)] | None = None
-    classes: Annotated[
-        Annotated[int, Field(ge=2, le=MOST_WIDTH)] | Annotated[list[str | int], Field(min_length=2)] | None,
-        BeforeValidator(_classes),
-    ] = None
-    download: bool = False
-    test_fraction: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
-    split_seed: Annotated[int, Field(ge=0, le=MOST_SEED)] = 0
-    scaling: Scaling = "unit"
-    sparse: bool | None = None
-    hidden: Annotated[
-        tuple[Annotated[int, Field(ge=1, le=MOST_WIDTH)], ...], Field(max_length=MOST_LAYERS), BeforeValidator(_widths)
-    ]
-    activation: Activation = "sigmoid"
-    bias: bool = True
-    loss: LossName | None = None
-    precision: Precision = "float32"
-    initial: Initial = "scaled"
-    initial_scale: Annotated[float, Field(gt=0.0, le=MOST_SCALE)] = 1.0
-    rows: Annotated[int, Field(ge=1, le=MOST_ROWS)] | None = None
-    test_rows: Annotated[int, Field(ge=0, le=MOST_ROWS)] | None = None
-    features: Annotated[int, Field(ge=1, le=MOST_WIDTH)] | None = None
-    outputs: Annotated[int, Field(ge=1, le=MOST_WIDTH)] | None = None
-    density: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
-
-
-WORKLOAD_KEYS: Final = tuple(WorkloadTable.model_fields)
-
-
 def load_workload(
     name_or_path: str | Path, overrides: Mapping[str, Any] | None = None, *, data: bool = True
 ) -> LoadedWorkload:
@@ -156,8 +69,8 @@ def load_workload(
     folder = Path.cwd() if "dataset" in given else path.parent
     if data and (fixed := [key for key in _SHAPE if key in given]):
         raise WorkloadError(
-            f"--set: workload.{fixed[0]}: comes from the data in this run, got {shown_value(given[fixed[0]])}; leave it "
-            "out, or use a learner that needs no data"
+            f"--set: workload.{fixed[0]}: comes from the data in this run, got {shown_value(given[fixed[0]])}; leave "
+            "it out, or use a learner that needs no data"
         )
     if any(key in given for key in _DATA):
         table = table.model_copy(update={key: None for key in _SHAPE if key not in given})

@@ -282,7 +282,7 @@ def _likely(name: str) -> str:
     """The key that was probably meant: the one of this name, or of the nearest, whoever owns it."""
     from hetsgd.models.policies import POLICIES
     from hetsgd.models.run_file import RUN_KEYS
-    from hetsgd.models.workload_file import WORKLOAD_KEYS
+    from hetsgd.models.workload_table import WORKLOAD_KEYS
 
     policy = [key.name for info in POLICIES.values() for key in info.parameters()]
     machine = ("cpu_lanes", "accelerators", "message_s", "decision_s", "pinned", "weights_on", "cpu_sigma")

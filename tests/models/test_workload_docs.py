@@ -10,7 +10,8 @@ from pydantic_core import PydanticUndefined
 
 from hetsgd.models.run import RunSettings, StopRule
 from hetsgd.models.run_file import RUN_KEYS, run_settings
-from hetsgd.models.workload_file import WORKLOAD_KEYS, WorkloadTable, load_workload
+from hetsgd.models.workload_file import load_workload
+from hetsgd.models.workload_table import WORKLOAD_KEYS, WorkloadTable
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "workloads.md").read_text(encoding="utf-8")
 FILE_PART, RUN_PART = DOCUMENT.split("## The `[run]` table")
