@@ -10,7 +10,7 @@ class AxisError(ValueError):
 def axes() -> dict[str, str]:
     """What surrogates model, and how, for documentation and records."""
     return {
-        "learning rate": "within 4 times the pilots'",
+        "learning rate": "up to 4 times the pilots' largest",
         "batch": "any; learning rate per row up to twice the pilots' largest",
         "staleness": "at event level, any",
         "merge rules": "overwrite, delta, average, gradient, elastic, discard; no delay compensation",

@@ -166,11 +166,12 @@ class SurrogateLearner:
                 f"surrogate: delay compensation (merge {merge.id}, compensate {merge.compensate:g}) squares gradients "
                 "entry by entry, which a surrogate has none of; use --learner replay"
             )
-        for job, weight in zip(jobs, merge.weights, strict=True):
-            rows = self._rows(job, merge)
-            if self._guard is not None and (rows, merge.rate * weight) not in self._seen:
-                self._guard(rows, merge.rate * weight)
-                self._seen.add((rows, merge.rate * weight))
+        counts = [self._rows(job, merge) for job in jobs]
+        whole = sum(counts), merge.rate * sum(merge.weights)
+        if self._guard is not None and whole not in self._seen:
+            self._guard(*whole)
+            self._seen.add(whole)
+        for job, weight, rows in zip(jobs, merge.weights, counts, strict=True):
             for piece, read in job.gradients:
                 rate = merge.rate * weight * piece / rows
                 self._global = self._dynamics.step(self._global, read, rate, piece)
