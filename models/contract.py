@@ -76,8 +76,20 @@ def check_result(assign: Assign, result: Result) -> None:
         )
 
 
-def check_merge(merge: Merge, held: Mapping[int, Result], fleet: Fleet) -> None:
-    """Raise PolicyError when a merge names results that are not held or that its rule cannot take."""
+def compensates(recipe: Recipe) -> bool:
+    """Whether merges of the policy may compensate for delay: unless its recipe says `compensates = False`."""
+    return bool(getattr(recipe, "compensates", True))
+
+
+def check_merge(merge: Merge, held: Mapping[int, Result], fleet: Fleet, *, compensates: bool = True) -> None:
+    """Raise PolicyError when a merge names results that are not held or that its rule cannot take.
+
+    `compensates`: what the recipe says of itself.
+    """
+    if merge.compensate and not compensates:
+        raise PolicyError(
+            f"merge: compensate must be 0 where the recipe says compensates = False, got {merge.compensate:g}"
+        )
     missing = [key for key in merge.inputs if key not in held]
     if missing:
         raise PolicyError(f"merge: results {missing} are not held (unknown, in place or merged before)")

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from hetsgd.models.bookkeeping import Books
-from hetsgd.models.contract import check_merge, check_result, check_wait, check_work
+from hetsgd.models.contract import check_merge, check_result, check_wait, check_work, compensates
 from hetsgd.models.contract import check_recipe as check_recipe  # offered here too: callers know only this module
 from hetsgd.models.drafts import new_assign
 from hetsgd.models.evaluations import Evaluations
@@ -70,6 +70,7 @@ class Coordinator:
         self._tallies = tallies_of(fleet)
         self.view = CoordinatorView(self, self._tallies, self.in_flight, self.held, self.losses)
         self._schedule = recipe.begin(fleet)
+        self._compensates = compensates(recipe)
         self._books = Books(trace, fleet)
         self._load: dict[Seat, int] = dict.fromkeys(fleet.seats, 0)
         self._own_merges: dict[Seat, int] = dict.fromkeys(fleet.seats, 0)
@@ -381,7 +382,7 @@ class Coordinator:
         """Number the merges of a decision and take their inputs out of the held results."""
         merges = []
         for merge in asked:
-            check_merge(merge, self.held, self.fleet)
+            check_merge(merge, self.held, self.fleet, compensates=self._compensates)
             results = [self.held.pop(key) for key in merge.inputs]
             numbered = self._books.decided(merge, self._merge_ids, results, now_s)
             self._merge_ids += 1

@@ -385,7 +385,8 @@ class Recipe(Protocol):
     """A policy with its parameters: a frozen value that `begin` turns into a schedule.
 
     `kinds`: the worker kinds it uses. `lane_modes`: the lane modes it supports; the other is an error.
-    `max_lookahead`: assignments that may be held ahead. `reads_losses`: it needs losses during the run.
+    `max_lookahead`: assignments that may be held ahead. `reads_losses`: it needs losses during the run. One more
+    is optional: `compensates = False` says that no merge sets `compensate`, which spares copies of the model.
     """
 
     kinds: ClassVar[tuple[Kind, ...]]

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hetsgd.models.contract import compensates
 from hetsgd.models.data.dataset import Dataset
 from hetsgd.models.gradient_noise import measured_rows, statistics
 from hetsgd.models.initial import initial_parameters
@@ -85,6 +86,7 @@ class ReplayLearner:
         self._threads = TorchThreads(threads)
         self._decay = plan.run.weight_decay
         self._stats_every = plan.run.gradient_stats
+        self._compensates = compensates(plan.recipe)
         self._pieces, self._initial_P, self._merging = self._prepare(plan, dataset)
         self._global = self._new()
         self._global.flat_P.copy_(self._initial_P)
@@ -178,6 +180,10 @@ class ReplayLearner:
             job = self._jobs[assign.id] = _Job(assign)
             work = assign.work
             own = self._own_of(assign.seat.worker) if work.read == "own" else None
+            if work.write == "gradient" and own is None and not (self._compensates or self._stats_every):
+                # Computed before the model changes, a gradient needs no copy of what it was of.
+                self._begin(job, self._piece(assign, 0, 0), 0, self._global)
+                return
             if work.write != "in_place":
                 job.read = self._global_snapshot()
                 job.start = self._hold(own or job.read)
@@ -192,19 +198,30 @@ class ReplayLearner:
         job = self._jobs.get(assign.id)
         if job is None:
             job = self._jobs[assign.id] = _Job(assign)
-        batch = assign.work.batch
-        low = assign.start + (step * assign.lanes + lane) * batch
-        piece = Piece((assign.epoch, low, min(low + batch, assign.stop)))
+        if lane in job.pieces:
+            return  # an accelerator's gradient: begun when the model was pulled
+        piece = self._piece(assign, lane, step)
         model = job.working or self._global
         if self._together and assign.work.write == "in_place" and job.working is None:
             with self._threads:
                 model = job.read = job.read or self._global_snapshot()
-        if assign.work.write == "gradient" and job.read is None:
+        if assign.work.write == "gradient" and job.read is None and self._compensates:
             # Delay compensation would need it: of a team, the state that its first lane read.
             with self._threads:
                 job.read = self._global_snapshot()
         if self._stats_every and not (lane or step):
             self._measure(job, model, piece)
+        self._begin(job, piece, lane, model)
+
+    @staticmethod
+    def _piece(assign: Assign, lane: int, step: int) -> Piece:
+        batch = assign.work.batch
+        low = assign.start + (step * assign.lanes + lane) * batch
+        return Piece((assign.epoch, low, min(low + batch, assign.stop)))
+
+    @staticmethod
+    def _begin(job: _Job, piece: Piece, lane: int, model: DeferredModel) -> None:
+        """The piece is of the model as it is now."""
         model.users += 1
         model.read(piece)
         job.pieces[lane] = (piece, model)
@@ -240,7 +257,7 @@ class ReplayLearner:
         working = self._jobs[assign.id].working
         if working is not None:
             with self._threads:
-                self._global.replace(working)
+                self._global.take_over(working)
 
     def result(self, assign: Assign) -> Mapping[str, float]:
         """The assignment is handed in: a `keep` replica is the worker's own from now on."""

@@ -61,6 +61,8 @@ class EpochRows:
 
     def at_all(self, spans: Sequence[Span]) -> Rows:
         """The rows of several spans, one after the other."""
+        if len(spans) == 1:
+            return self.at(spans[0])
         epoch, start, _ = spans[0]
         if all(span[0] == epoch for span in spans) and all(
             left[2] == right[1] for left, right in itertools.pairwise(spans)

@@ -22,6 +22,7 @@ class BackupWorkers:
     lane_modes: ClassVar[tuple[LaneMode, ...]] = ("barrier", "free")
     max_lookahead: ClassVar[int] = 0
     reads_losses: ClassVar[bool] = False
+    compensates: ClassVar[bool] = False
 
     backups: int = key(1, "gradients of a round that are not waited for; less than the number of workers", low=0)
     cpu_batch: int = cpu_batch(16)

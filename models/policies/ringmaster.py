@@ -29,6 +29,7 @@ class Ringmaster:
     lane_modes: ClassVar[tuple[LaneMode, ...]] = ("barrier", "free")
     max_lookahead: ClassVar[int] = FAR_AHEAD
     reads_losses: ClassVar[bool] = False
+    compensates: ClassVar[bool] = False
 
     threshold: int = key(16, "largest staleness (updates since its model was read) of a gradient that is used", low=0)
     cpu_batch: int = cpu_batch(16)

@@ -23,6 +23,7 @@ class Synchronous:
     lane_modes: ClassVar[tuple[LaneMode, ...]] = ("barrier",)
     max_lookahead: ClassVar[int] = 0
     reads_losses: ClassVar[bool] = False
+    compensates: ClassVar[bool] = False
 
     cpu_batch: int = cpu_batch(16)
     cpu_rate: float = cpu_rate()

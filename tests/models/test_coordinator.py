@@ -432,6 +432,20 @@ def test_a_merge_that_its_rule_cannot_do_is_refused(
         drive.finish(drive.give("gpu"))
 
 
+def test_a_merge_that_compensates_is_refused_where_the_recipe_says_that_none_does(hand: Maker, scripted: Maker) -> None:
+    """An engine may have kept no model to compensate with."""
+    policy = scripted(
+        work=lambda view, worker: Work(batch=2, rate=0.5, write="gradient"),
+        result=lambda view, result: [Merge(inputs=(result.id,), rule="gradient", weights=(1.0,), compensate=0.1)],
+    )
+    drive = hand(policy, **LONG)
+    drive.finish(drive.give("gpu"))
+    policy.compensates = False
+    drive = hand(policy, **LONG)
+    with pytest.raises(PolicyError, match=r"compensate must be 0 where .* compensates = False, got 0\.1"):
+        drive.finish(drive.give("gpu"))
+
+
 @pytest.mark.parametrize("until_s", [1.0, 0.5, float("nan"), float("inf")])
 def test_a_wait_must_end_in_the_future(hand: Maker, scripted: Maker, until_s: float) -> None:
     drive = hand(scripted(work=lambda view, worker: Wait(reason="naps", until_s=until_s)), **LONG)

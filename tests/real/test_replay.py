@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -270,6 +271,34 @@ def test_what_is_dropped_leaves_no_memory_behind() -> None:
             counts.append(vectors())
     assert counts[0] == counts[1]
     assert not learner.held
+
+
+@pytest.mark.parametrize("batch", [5, 300])
+def test_gradients_of_a_policy_that_never_compensates_need_no_copy_of_the_model(batch: int) -> None:
+    """They are those of the model at the pull all the same, whatever others write before they are computed."""
+    learners = [
+        ReplayLearner(replace(plan(), policy=name, recipe=recipe(name)), dataset())
+        for name in ("hogwild", "ringmaster")
+    ]
+    assert [getattr(recipe(name), "compensates", True) for name in ("hogwild", "ringmaster")] == [True, False]
+    gradient, step = Work(batch=batch, rate=0.1, write="gradient"), Work(batch=7, rate=0.1)
+    for learner in learners:
+        for k in range(6):
+            late = Assign(id=2 * k, seat=GPU, epoch=0, start=0, stop=batch, lanes=1, work=gradient)
+            other = Assign(id=2 * k + 1, seat=CPU, epoch=0, start=300, stop=307, lanes=1, work=step)
+            learner.pull(late)
+            compute(learner, other, pull=False)
+            learner.start(late, 0, 0)
+            learner.finish(late, 0, 0)
+            learner.result(late)
+            if k == 3:
+                learner.drop([late.id])
+            else:
+                learner.merge(Merge(inputs=(late.id,), rule="gradient", weights=(1.0,), rate=0.1, id=k))
+        assert not learner.held
+    copied, bare = learners
+    np.testing.assert_allclose(bare.parameters, copied.parameters, rtol=1e-5, atol=1e-6)
+    assert bare.held_bytes < copied.held_bytes
 
 
 def test_threads_of_the_process_stay_as_they_were() -> None:
