@@ -15,7 +15,7 @@ REPORT := out/quickstart
 unexport PYTHONHOME
 unexport VIRTUAL_ENV
 
-.PHONY: help study test test-slow check lint wheel-check bench format clean distclean
+.PHONY: help study test test-slow check lint wheel-check bench gpu-check format clean distclean
 
 help:  ## show this list
 	@echo 'hetsgd: heterogeneous CPU+GPU SGD, simulated and real'
@@ -66,6 +66,9 @@ wheel-check: .venv  ## build the wheel and smoke-test it in a clean environment
 
 bench: .venv  ## measure the simulator's speed against bare SimPy
 	$(BIN)/python -m benchmarks.run
+
+gpu-check: .venv  ## check the executor on an accelerator in less than 8 minutes (OUT=folder, DEVICE=cuda:0)
+	@$(BIN)/python -m hetsgd.studies.gpu_check --out $(or $(OUT),out/gpu-check) $(if $(DEVICE),--accelerator $(DEVICE))
 
 format: .venv  ## format the sources and mend what ruff can mend
 	$(BIN)/ruff format .
