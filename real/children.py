@@ -91,6 +91,10 @@ class ChildProcess:
                 return f"killed by {signal.Signals(-code).name}"
         return f"ended with code {code}"
 
+    def kill(self) -> None:
+        """End it by force; that it is gone is noticed when its connection is read."""
+        self._process.kill()
+
     def close(self) -> None:
         """Close the connection, which makes the child quit once it has done what it is at."""
         self.send(Order(kind=OrderKind.QUIT, serial=0))

@@ -115,18 +115,25 @@ class LogReader:
         self._read = 0
         self._chunks: list[NDArray[Any]] = []
 
-    def drain(self) -> None:
-        """Copy out what is new and make room for more."""
+    @property
+    def published(self) -> int:
+        """Records that the child has written so far: a sign that it is at work."""
+        return int(self._published[0])
+
+    def drain(self) -> NDArray[Any] | None:
+        """Copy out what is new and make room for more; the new records, if there are any."""
         published = int(self._published[0])
         if published == self._read:
-            return
+            return None
         places = np.arange(self._read, published) % RING_RECORDS
-        new = self._ring[places]
+        new: NDArray[Any] = self._ring[places]
         # On a processor that reorders stores a counter may be seen before its record: that one waits.
         whole = int(np.argmin(np.append(new["sequence"] == np.arange(self._read, published), False)))
-        self._chunks.append(new[:whole])
+        written: NDArray[Any] = new[:whole]
+        self._chunks.append(written)
         self._read += whole
         self._drained[0] = self._read
+        return written
 
     def discard(self) -> None:
         """Forget what was recorded so far: it was before the clock started."""

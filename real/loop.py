@@ -83,6 +83,7 @@ class Loop:
         if seconds is not None:
             self._workforce.set_deadline(self.zero_s + seconds)
         coordinator.begin(initial)
+        self._faults()  # of children that died before
         self._sweep(None)
         while not coordinator.done:
             ready = self._workforce.children.select(self._timeout_s())
@@ -114,6 +115,8 @@ class Loop:
         if now_s >= self._last_look_s + _LOOK_S:
             self._last_look_s = now_s
             self._workforce.drain()
+            owed = (item for station in self._workforce.stations.values() for item in station.owed())
+            self._workforce.end_the_hung(owed)
             self.tell(now_s)
 
     # -- what has happened ----------------------------------------------------------------------------------------
@@ -126,6 +129,7 @@ class Loop:
             self._losing = True
             return
         for report in reports:
+            self._workforce.note_loss(child, report)
             done = station.report(child, report, self.zero_s)
             if isinstance(done, Finished):
                 self._finished(child.seat, done)

@@ -6,8 +6,9 @@ finished when the last of them reports. A free lane or an accelerator is a seat 
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from hetsgd.models.gradient_noise import statistics
@@ -16,6 +17,7 @@ from hetsgd.real.children import ChildProcess
 from hetsgd.real.losses import loss_of
 from hetsgd.real.messages import READ_CODE, WRITE_CODE, Numbers, Order, OrderKind, Report, ReportKind
 from hetsgd.real.shared_memory import SharedMemory
+from hetsgd.real.watch import Owed
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +59,7 @@ class Station:
         self.kind = kind
         self.children = children
         self._cancelled = memory["cancelled"]
+        self._arrived = memory["arrived"]
         self._rows, self._test_rows = rows
         self._queue: deque[Sent] = deque()
         self._evaluation: Sent | None = None
@@ -158,6 +161,38 @@ class Station:
                 self._cancelled[survivor.setup.index, 0] = self._last_serial
                 self._idle_wanted.add(survivor.setup.index)
                 survivor.send(Order(kind=OrderKind.CANCEL, serial=serial))
+
+    def gone(self, child: ChildProcess, how: str) -> None:
+        """A child is gone before anything was given out: a fault is due once the clock runs."""
+        self.children.remove(child)
+        self._death = f"{self._death}; {how}" if self._death else how
+
+    def owed(self) -> Iterator[Owed]:
+        """What the children owe now, the oldest first; not what still waits for a merge."""
+        worker, rows = self.seat.worker, self._rows
+        if not self.quiet:
+            for index in self._idle_wanted:
+                yield Owed(index=index, worker=worker, what="other", serial=self._last_serial, rows=rows)
+            return
+        told: set[int] = set()
+        evaluation = [] if self._evaluation is None else [self._evaluation]
+        for sent in (*evaluation, *self._queue):
+            if not sent.go:
+                return
+            task = sent.task
+            for index in sent.missing - told:
+                told.add(index)
+                loss = isinstance(task, Evaluate)
+                share = (rows + self._test_rows if isinstance(task, Evaluate) else task.rows) / len(self.children)
+                yield Owed(
+                    index=index, worker=worker, what="loss" if loss else "assignment", serial=sent.serial,
+                    rows=math.ceil(share), waits_for_others=self._waits_for_others(sent, index),
+                )  # fmt: skip
+
+    def _waits_for_others(self, sent: Sent, index: int) -> bool:
+        """Whether a lane has copied its share of a replica and others have not."""
+        arrived, serial = self._arrived, sent.serial
+        return bool(arrived[index, 0] >= serial and any(arrived[other, 0] < serial for other in sent.missing))
 
     def fault_due(self) -> str:
         """How children of this seat died, once the others are idle and the coordinator can be told; else empty."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from hetsgd.models.data.dataset import Dataset
 from hetsgd.models.initial import initial_parameters
 from hetsgd.models.plan import Plan
 from hetsgd.models.policy import Assign, Fleet, Loss, Seat
+from hetsgd.models.trace import SPAN_CODE
 from hetsgd.real.child import Setup
 from hetsgd.real.children import ChildProcess, Children
 from hetsgd.real.cores import pinning
@@ -26,10 +28,12 @@ from hetsgd.real.run_memory import run_arrays
 from hetsgd.real.shared_memory import SharedMemory, layout_of
 from hetsgd.real.slots import Slots
 from hetsgd.real.station import Station, send_parts
+from hetsgd.real.watch import Owed, Watch, What
 
 _NEVER: Final = float("inf")
 _LOOK_S: Final = 0.5
 _GRACE_S: Final = 3.0
+_WORK: Final[Mapping[What, str]] = {"assignment": "an assignment", "loss": "a loss", "other": "an answer in a run"}
 
 
 class ChildLost(RuntimeError):
@@ -54,6 +58,8 @@ class Workforce:
         self._serials = itertools.count(1)
         self._reports: dict[tuple[int, int, int], Report] = {}
         self._deaths: dict[int, str] = {}
+        self._hung: dict[int, str] = {}
+        self._watch = Watch()
         self.rows = (dataset.rows, dataset.test_rows)
         count = sum(member.lanes for member in fleet.members)
         self.memory = SharedMemory(layout_of(run_arrays(plan, fleet, count, capacity)))
@@ -121,15 +127,32 @@ class Workforce:
 
     def drain(self) -> None:
         """Copy new records out of the logs of the children."""
-        for reader in self.readers:
-            reader.drain()
+        for child, reader in zip(self.children.all, self.readers, strict=True):
+            new = reader.drain()
+            if new is not None:
+                steps = new[new["kind"] == SPAN_CODE["compute"]]
+                seconds = float((steps["end_s"] - steps["start_s"]).sum())
+                self._watch.measured(child.setup.worker, "assignment", rows=int(steps["rows"].sum()), seconds=seconds)
+
+    def end_the_hung(self, owed: Iterable[Owed]) -> None:
+        """Kill a child that has been silent for too long. Its death is then heard of as any other's."""
+        found = self._watch.late(((item, self.readers[item.index].published) for item in owed), time.monotonic())
+        if found is not None:
+            item, silent_s = found
+            child = self.children.all[item.index]
+            self._hung[item.index] = (
+                f"{child.name} hung: no sign of it for {silent_s:.0f} s in {_WORK[item.what]} of {item.rows} rows, "
+                "so it was killed"
+            )
+            child.kill()
 
     def bury(self, child: ChildProcess) -> str:
         """Take a dead child out, and say in words what it died of."""
         how = self.children.bury(child)
         area = bytes(self.memory["errors"][child.setup.index])
         text = area[: area.index(0)].decode(errors="replace")
-        self._deaths[child.setup.index] = f"{child.name}: {text}" if text else f"{child.name} {how}"
+        died = f"{child.name}: {text}" if text else f"{child.name} {how}"
+        self._deaths[child.setup.index] = self._hung.get(child.setup.index, died)
         return self._deaths[child.setup.index]
 
     # -- outside the clock ----------------------------------------------------------------------------------------
@@ -157,7 +180,13 @@ class Workforce:
             for child in self.stations[assign.seat].children:
                 child.send(order)
                 told.append(child)
-        self._collect(ReportKind.WARMED, serial, told, self._interrupted)
+        while told:
+            try:
+                self._collect(ReportKind.WARMED, serial, told, self._interrupted)
+            except ChildLost:
+                told = [child for child in told if child.alive]
+                continue
+            return
 
     def evaluate(self, parameters: NDArray[Any], *, at_s: float, epoch: int, update: int, patience: int = 0) -> Loss:
         """The loss of a model, computed by all children together; a child that dies is done without.
@@ -232,11 +261,27 @@ class Workforce:
             for child in self.children.select(_LOOK_S):
                 reports = child.receive()
                 if reports is None:
-                    self.bury(child)
-                    self.stations[child.seat].children.remove(child)
+                    self.stations[child.seat].gone(child, self.bury(child))
                 for report in reports or ():
                     if (report.kind, report.serial) == (kind, serial):
                         self._reports[kind, serial, child.setup.index] = report
+                        self.note_loss(child, report)
+            silent = [child for child in children if (kind, serial, child.setup.index) not in self._reports]
+            self.end_the_hung(self._owed(child, kind, serial, len(children)) for child in silent)
+
+    def note_loss(self, child: ChildProcess, report: Report) -> None:
+        """Learn from the report of a loss how fast its child is."""
+        if report.kind == ReportKind.LOSS:
+            rows = int(report.train[1] + report.test[1])
+            self._watch.measured(child.setup.worker, "loss", rows=rows, seconds=report.end_s - report.start_s)
+
+    def _owed(self, child: ChildProcess, kind: ReportKind, serial: int, sharing: int) -> Owed:
+        loss = kind == ReportKind.LOSS
+        rows = math.ceil(sum(self.rows) / sharing) if loss else self.rows[0]
+        return Owed(
+            index=child.setup.index, worker=child.setup.worker, what="loss" if loss else "other", serial=serial,
+            rows=rows,
+        )  # fmt: skip
 
     def _interrupted(self) -> bool:
         return bool(self._interrupts.received)
