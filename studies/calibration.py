@@ -83,6 +83,38 @@ def _shape(name: str) -> Shape:
     return Shape.of(workload)
 
 
+def dense_of(workloads: Sequence[str]) -> list[str]:
+    """Those of the workloads that can have tables of their own: only dense features are calibrated."""
+    from hetsgd.models.workload_file import load_workload
+
+    with checking("--workload"):
+        return [name for name in workloads if not load_workload(name, data=False).workload.multiplies_sparse]
+
+
+def error_words(machine: Machine) -> list[str]:
+    """How well a calibration knows this machine, in a line or two."""
+    fits = [fit for _, fit in fits_of(machine)]
+    held_out = [fit.held_out_error for fit in fits if fit.held_out_error is not None]
+    if not held_out:
+        return _disturbed(machine)
+    spread = max(fit.spread or 0.0 for fit in fits)
+    return [
+        f"calibrate: steps at batch sizes that were held out are predicted within {percent(max(held_out))} on average "
+        f"(repeats differ by {percent(spread)})",
+        *_disturbed(machine),
+    ]
+
+
+def _disturbed(machine: Machine) -> list[str]:
+    record = machine.calibrated
+    if record is None or record.disturbed <= _MUCH_DISTURBED:
+        return []
+    return [
+        f"calibrate: other programs had the processor during {percent(record.disturbed)} of the measurements; "
+        "calibrate again when the machine is quiet"
+    ]
+
+
 @contextmanager
 def _store(path: Path, scope: Scope) -> Iterator[SampleStore]:
     """The measurements on disk, resumed where they are of the same things on the same machine."""
@@ -174,12 +206,8 @@ def _write(out: Path, machine: Machine, raw: Any) -> None:
 
 def print_calibration(machine: Machine, out: Path, *, as_json: bool) -> None:
     """What was found, to stdout: one JSON object, or tables."""
-    record = machine.calibrated
-    if record is not None and record.disturbed > _MUCH_DISTURBED:
-        say(
-            f"calibrate: other programs had the processor during {percent(record.disturbed)} of the measurements; "
-            "calibrate again when the machine is quiet"
-        )
+    for line in _disturbed(machine):
+        say(line)
     if as_json:
         print(to_json(calibration_json(machine, out)))
         return

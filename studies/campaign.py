@@ -50,6 +50,7 @@ def run_campaign(study: Study, runner: Runner) -> StudyResult:
     runner.resolve_all([*pilots, *_runs(study, untuned(study), study.seeds[:1])])
     if study.validation is not None:
         runner.check_real(_measurements(study, study.validation, untuned(study)))
+    runner.calibrate(study.workloads)
     found: dict[Case, StoredRun] = {}
     choices = untuned(study)
     if pilots:

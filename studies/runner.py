@@ -76,7 +76,8 @@ def stored(finished: Finished, folder: Path) -> Unsaved | None:
 class Runner:
     """Runs cases into `folder`. `cluster`: the address of a Dask scheduler, or None for processes here.
 
-    `origin`: what gives the settings of the cases, for messages.
+    `origin`: what gives the settings of the cases, for messages. `calibrate_minutes` > 0: `local` is calibrated for so
+    long by `calibrate`, before the first run.
     """
 
     folder: Path
@@ -84,6 +85,7 @@ class Runner:
     workers: int
     cluster: str | None = None
     origin: str = SET
+    calibrate_minutes: float = 0.0
     failures: list[str] = field(default_factory=list)
     unsaved: dict[Path, Unsaved] = field(default_factory=dict)
 
@@ -95,6 +97,28 @@ class Runner:
         """Check real runs before any of them starts; BadInput where this machine cannot do one."""
         for task in tasks:
             resolve(replace(self._ask(task), learner="real"))
+
+    def calibrate(self, workloads: Sequence[str]) -> None:
+        """Calibrate this machine for the workloads, where that is wanted and not there yet.
+
+        Runs that were checked before were checked on `local` as it is elsewhere. Raises Interrupted, RunFailed.
+        """
+        from hetsgd.studies import calibration
+
+        if not self.calibrate_minutes or self._local.is_file():
+            return
+        with checking(f"--out: {self._local}"):
+            self._local.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            machine = calibration.calibrate_here(self._local, self.calibrate_minutes, calibration.dense_of(workloads))
+        except calibration.Interrupted as error:
+            raise KeyboardInterrupt from error
+        for line in calibration.error_words(machine):
+            say(line)
+
+    @property
+    def _local(self) -> Path:
+        return self.folder / "machines" / f"{LOCAL}.toml"
 
     def simulate(self, title: str, tasks: Sequence[Task]) -> dict[Case, StoredRun]:
         """Run what is not there yet; returns all that have a result, in the order of `tasks`."""
@@ -164,8 +188,10 @@ class Runner:
         """The machine file that stands for `local` in this folder: measured once, the same for every later run."""
         if name != LOCAL:
             return name
-        path = self.folder / "machines" / f"{LOCAL}.toml"
+        path = self._local
         if not path.is_file():
+            if self.calibrate_minutes:
+                return name
             text = machine_text(machine_here(), origin="detected on the machine at hand")
             with checking(f"--out: {path}"):
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Final
 
 from hetsgd.models.edge import nearest
+from hetsgd.models.machine_names import LOCAL
 from hetsgd.models.run import StopRule, seed_problem
 
 Value = bool | int | float | str | tuple["Value", ...]
@@ -28,6 +29,9 @@ METRICS: Final[dict[str, str]] = {
 MOST_POINTS: Final = 10_000
 MOST_SEEDS: Final = 10_000
 MOST_REPEATS: Final = 1_000
+CALIBRATE_MINUTES: Final = 0.4
+LEAST_MINUTES: Final = 0.05
+MOST_MINUTES: Final = 1440
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +105,8 @@ class Study:
     """A question with everything that is run to answer it. `level` of normalised loss decides who is first.
 
     Without a pilot every grid point is a variant of its own; with one, each policy enters with the point that was
-    best in the pilot runs on the same machine and workload.
+    best in the pilot runs on the same machine and workload. `calibrate_minutes` > 0: so long `local` is calibrated for
+    the workloads before anything runs; otherwise it is what `local` is elsewhere.
     """
 
     name: str
@@ -117,6 +122,7 @@ class Study:
     metrics: tuple[str, ...] = tuple(METRICS)
     pilot: Pilot | None = None
     validation: Validation | None = None
+    calibrate_minutes: float = 0.0
     on: tuple[On, ...] = ()
 
     def stop_on(self, machine: str) -> StopRule:
@@ -156,6 +162,12 @@ class Study:
             raise ValueError(f"policies: two have the same label, got {', '.join(labels)}; set label")
         if not 0.0 < self.level < 1.0:
             raise ValueError(f"level must be between 0 and 1 (a normalised loss), got {self.level}")
+        if self.calibrate_minutes:
+            if LOCAL not in self.machines:
+                raise ValueError(f"calibrate: is for studies of machine {LOCAL}, got {', '.join(self.machines)}")
+            if not LEAST_MINUTES <= self.calibrate_minutes <= MOST_MINUTES:
+                given = f"got {self.calibrate_minutes:g}"
+                raise ValueError(f"calibrate.minutes must be {LEAST_MINUTES} to {MOST_MINUTES} minutes, {given}")
         if self.pilot is not None:
             self._check_budget(self.pilot)
         if self.validation is not None and self.validation.machine not in self.machines:

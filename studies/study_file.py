@@ -8,10 +8,22 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
 
 from hetsgd.models.edge import any_rule, nearest, own_path, parse_toml, read_text, rule_of, shown_value
+from hetsgd.models.machine_names import LOCAL
 from hetsgd.models.run import StopRule
 from hetsgd.studies.failure import BadInput, checking
 from hetsgd.studies.resolve import check_learner
-from hetsgd.studies.study import METRICS, MOST_SEEDS, On, Pilot, Settings, Study, Validation, Value, Variant
+from hetsgd.studies.study import (
+    CALIBRATE_MINUTES,
+    METRICS,
+    MOST_SEEDS,
+    On,
+    Pilot,
+    Settings,
+    Study,
+    Validation,
+    Value,
+    Variant,
+)
 
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 Item = Scalar | list[Scalar]
@@ -46,6 +58,10 @@ class _Validate(_Table):
     stop: _Stop | None = None
 
 
+class _Calibrate(_Table):
+    minutes: float = CALIBRATE_MINUTES
+
+
 class _On(_Table):
     stop: _Stop | None = None
     pilot_stop: _Stop | None = None
@@ -67,6 +83,7 @@ class _Study(_Table):
     run: dict[str, Item] = {}
     on: dict[str, _On] = {}
     pilot: _Pilot | None = None
+    calibrate: _Calibrate | None = None
     validate_: Annotated[_Validate | None, Field(alias="validate")] = None
 
 
@@ -139,7 +156,8 @@ def _owner(loc: tuple[int | str, ...]) -> type[_Table]:
     """The table that an unknown field was given to."""
     if any(part in ("stop", "pilot_stop") for part in loc[:-1]):
         return _Stop
-    tables: dict[str, type[_Table]] = {"policies": _Policy, "pilot": _Pilot, "validate": _Validate, "on": _On}
+    tables: dict[str, type[_Table]] = {"policies": _Policy, "pilot": _Pilot, "validate": _Validate, "on": _On,
+                                      "calibrate": _Calibrate}  # fmt: skip
     return tables.get(str(loc[0]), _Study) if len(loc) > 1 else _Study
 
 
@@ -165,8 +183,19 @@ def _study(parsed: _Study, name: str) -> Study:
         metrics=tuple(parsed.metrics),
         pilot=None if parsed.pilot is None else _pilot(parsed.pilot),
         on=tuple(_on(machine, entry) for machine, entry in parsed.on.items()),
+        calibrate_minutes=_minutes(parsed.calibrate),
         validation=None if parsed.validate_ is None else _validation(parsed.validate_),
     )
+
+
+def _minutes(table: _Calibrate | None) -> float:
+    if table is None:
+        return 0.0
+    if table.minutes <= 0.0:
+        raise BadInput(
+            f"calibrate.minutes: must be > 0, got {table.minutes:g}; leave the table out to use {LOCAL} as it is"
+        )
+    return table.minutes
 
 
 def _variant(entry: str | _Policy) -> Variant:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from hetsgd.models.machine_names import LOCAL
 from hetsgd.models.words import counted, few
 from hetsgd.studies.commands.options import (
     EpochsOption,
@@ -24,6 +25,7 @@ from hetsgd.studies.commands.options import (
     stop_of,
 )
 from hetsgd.studies.failure import BadInput, Interrupted, RunFailed, checking
+from hetsgd.studies.study import CALIBRATE_MINUTES, LEAST_MINUTES, MOST_MINUTES
 
 if TYPE_CHECKING:
     from hetsgd.models.run import StopRule
@@ -45,6 +47,14 @@ def command(
         str, typer.Option("--policies", metavar="P1,P2,...", help="The policies, with commas between.")
     ] = "hogwild,minibatch,synchronous,hogbatch,adaptive-hogbatch",
     repeats: Annotated[int, typer.Option("--repeats", metavar="R", help="Real runs of each policy, at least 2.")] = 3,
+    calibrate: Annotated[
+        float | None,
+        typer.Option(
+            "--calibrate",
+            metavar="MINUTES",
+            help="How long machine local is calibrated before, default 0.4; 0: a look of half a second.",
+        ),
+    ] = None,
     settings: SetOption = None,
     seconds: SecondsOption = None,
     epochs: EpochsOption = None,
@@ -55,8 +65,8 @@ def command(
 ) -> None:
     """Run policies in the simulator and for real, and tabulate predicted against measured.
 
-    MACHINE describes this machine. Repeat r has seed r in both engines; real runs are interleaved. Without a stop
-    rule each run ends after 5 seconds.
+    MACHINE describes this machine: local is calibrated first, a file of hetsgd calibrate knows it better. Repeat r has
+    seed r in both engines; real runs are interleaved. Without a stop rule each run ends after 5 seconds.
 
     Example:
 
@@ -72,9 +82,12 @@ def command(
     from hetsgd.studies.validation_table import print_validation
 
     stop = stop_of(seconds, epochs, updates, None) or DEFAULT_STOP
-    study = _study(machine, workload, policies, repeats, _with_losses(settings_of(settings), stop), stop)
+    minutes = _minutes(calibrate, machine)
+    study = _study(machine, workload, policies, repeats, _with_losses(settings_of(settings), stop), stop, minutes)
     with _folder(out, study, force) as folder:
-        runner = Runner(folder=folder, learner="replay", workers=check_workers(None))
+        runner = Runner(
+            folder=folder, learner="replay", workers=check_workers(None), calibrate_minutes=study.calibrate_minutes
+        )
         result = run_study(study, runner)
         if not result.validations:
             raise RunFailed(few(result.failures) or "no run came to an end")
@@ -98,6 +111,19 @@ def command(
         raise RunFailed(f"{counted(len(result.failures), 'run')} failed: {few(result.failures)}")
 
 
+def _minutes(calibrate: float | None, machine: str) -> float:
+    """How long to calibrate; a machine file says all there is to know."""
+    if machine != LOCAL:
+        if calibrate:
+            raise BadInput(f"--calibrate: is for machine {LOCAL}, got --machine {machine}")
+        return 0.0
+    if calibrate is None:
+        return CALIBRATE_MINUTES
+    if calibrate and not LEAST_MINUTES <= calibrate <= MOST_MINUTES:
+        raise BadInput(f"--calibrate: must be 0 or {LEAST_MINUTES} to {MOST_MINUTES} minutes, got {calibrate:g}")
+    return calibrate
+
+
 def _with_losses(settings: tuple[tuple[str, str], ...], stop: StopRule) -> tuple[tuple[str, str], ...]:
     """Losses read often enough to time, from snapshots that do not disturb, unless the settings say otherwise."""
     if stop.seconds is None or any(key.startswith("run.evaluat") for key, _ in settings):
@@ -107,8 +133,9 @@ def _with_losses(settings: tuple[tuple[str, str], ...], stop: StopRule) -> tuple
 
 
 def _study(
-    machine: str, workload: str, policies: str, repeats: int, settings: tuple[tuple[str, str], ...], stop: StopRule
-) -> Study:
+    machine: str, workload: str, policies: str, repeats: int, settings: tuple[tuple[str, str], ...], stop: StopRule,
+    minutes: float,
+) -> Study:  # fmt: skip
     from hetsgd.studies.study import Study, Validation, Variant
 
     names = [name.strip() for name in policies.split(",")]
@@ -130,6 +157,7 @@ def _study(
             stop=stop,
             settings=settings,
             validation=Validation(machine=machine, repeats=repeats),
+            calibrate_minutes=minutes,
         )
 
 

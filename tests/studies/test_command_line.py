@@ -117,6 +117,8 @@ BAD_INPUTS: list[tuple[tuple[str, ...], list[str]]] = [
     (("train", "--accelerators", "tpu:0"), ["--accelerators", "no device 'tpu:0'", "cpu is a stand-in"]),
     (("train", "--accelerators", "cpu,cuda:0"), ["--accelerators", "cannot be mixed"]),
     (("train", "--cpu-lanes", "9999", "--accelerators", "cpu"), ["--cpu-lanes", "9999"]),
+    (("validate", "--calibrate", "-1"), ["--calibrate", "must be 0 or 0.05 to 1440", "-1"]),
+    (("validate", "--calibrate", "1", "--machine", "m.toml"), ["--calibrate", "machine local", "m.toml"]),
     (("validate", "--repeats", "1"), ["--repeats", "must be >= 2", "1"]),
     (("validate", "--policies", " , "), ["--policies", "commas"]),
     (("validate", "--policies", "hogwild,hogwild"), ["--policies", "named once", "hogwild"]),

@@ -68,7 +68,7 @@ def test_a_scratch_folder_is_gone_and_so_are_those_of_killed_processes(
 
 @pytest.mark.parametrize("second", [False, True])
 def test_a_validation_without_a_folder_leaves_none_and_no_process(second: bool, tmp_path: Path) -> None:
-    words = [BIN, "validate", "--policies", "hogwild", "--repeats", "2", "--seconds", "30"]
+    words = [BIN, "validate", "--policies", "hogwild", "--repeats", "2", "--seconds", "30", "--calibrate", "0"]
     child = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}
     )

@@ -189,8 +189,8 @@ def _until_working(process: psutil.Process, cpu_s: float = 3.5) -> None:
     raise AssertionError("the run never began")
 
 
-def test_validate_prints_predicted_beside_measured() -> None:
-    words = ["validate", "--policies", "hogwild", "--repeats", "2", "--seconds", "0.3"]
+def test_validate_calibrates_and_prints_predicted_beside_measured() -> None:
+    words = ["validate", "--policies", "hogwild", "--repeats", "2", "--seconds", "0.3", "--calibrate", "0.05"]
     words += [
         "--set",
         "run.evaluation=deferred",
@@ -201,6 +201,8 @@ def test_validate_prints_predicted_beside_measured() -> None:
     ]
     child = run(*words, "--json")
     assert child.returncode == 0, child.stderr
+    assert "calibrate: steps at batch sizes that were held out are predicted within" in child.stderr
+    assert "local looked at" not in child.stderr
     found = json.loads(child.stdout)
     assert (found["schema"], found["repeats"]) == ("hetsgd.validation/1", 2)
     assert list(found["policies"]) == ["hogwild"]

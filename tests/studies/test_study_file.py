@@ -40,6 +40,7 @@ def test_a_study_is_read_with_its_defaults() -> None:
     )
     assert study.pilot is None
     assert study.validation is None
+    assert study.calibrate_minutes == 0.0
 
 
 def test_the_quick_start_study_tunes_all_policies_alike_and_validates_here() -> None:
@@ -51,12 +52,17 @@ def test_the_quick_start_study_tunes_all_policies_alike_and_validates_here() -> 
     assert len(study.seeds) >= 3
     assert study.pilot is not None
     assert study.validation is not None
+    assert study.calibrate_minutes > 0.0, "a look of half a second predicts badly"
     assert len({len(variant.points) for variant in study.variants}) == 1
 
 
 BAD: list[tuple[str, str, list[str]]] = [
     ("question", "questn", ["questn: unknown field", "did you mean 'question'"]),
     ('question = "Which?"', "", ["question: must be given"]),
+    ("seeds = [3, 5]", "seeds = 1\ncalibrate = { minutes = 0.0 }", ["calibrate.minutes: must be > 0, got 0"]),
+    ("seeds = [3, 5]", "seeds = 1\ncalibrate = { minutes = 1e9 }", ["calibrate.minutes must be 0.05 to 1440"]),
+    ("seeds = [3, 5]", "seeds = 1\ncalibrate = { minute = 1 }", ["calibrate.minute", "did you mean 'minutes'"]),
+    ('["local"]', '["ucmerced-k80"]\ncalibrate = {}', ["calibrate: is for studies of machine local", "ucmerced"]),
     ("epochs = 2", "epochs = 0", ["stop.epochs must be >= 1, got 0"]),
     ("epochs = 2", "epoch = 2", ["stop.epoch: unknown field", "did you mean 'epochs'"]),
     ("epochs = 2", "", ["stop", "give seconds, epochs or updates"]),
