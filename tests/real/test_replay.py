@@ -277,7 +277,7 @@ def test_what_is_dropped_leaves_no_memory_behind() -> None:
 def test_gradients_of_a_policy_that_never_compensates_need_no_copy_of_the_model(batch: int) -> None:
     """They are those of the model at the pull all the same, whatever others write before they are computed."""
     learners = [
-        ReplayLearner(replace(plan(), policy=name, recipe=recipe(name)), dataset())
+        ReplayLearner(replace(plan(hidden=(200, 200)), policy=name, recipe=recipe(name)), dataset())
         for name in ("hogwild", "ringmaster")
     ]
     assert [getattr(recipe(name), "compensates", True) for name in ("hogwild", "ringmaster")] == [True, False]
