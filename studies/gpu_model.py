@@ -33,16 +33,17 @@ def model_checks(device: str, extent: Extent, out: Path, until_s: float, policie
                       status="skipped")  # fmt: skip
         return
     machine = out / MACHINE
-    code, _, errors = hetsgd(["calibrate", "--out", str(machine), "--minutes", f"{extent.minutes:g}"], until_s)
+    code, _, errors = hetsgd(["calibrate", "--out", MACHINE, "--minutes", f"{extent.minutes:g}"], until_s, out)
     if code or not machine.is_file():
         yield Finding(part="model", what="calibration", found=_last(errors), status="wrong")
         return
     yield Finding(part="model", what="calibration", found=f"written: {machine.name}", status="ok")
     code, text, errors = hetsgd(
-        ["validate", "--machine", str(machine), "--workload", "quickstart", "--policies", policies, "--repeats",
+        ["validate", "--machine", MACHINE, "--workload", "quickstart", "--policies", policies, "--repeats",
          str(extent.repeats), "--seconds", f"{_RUN_S:g}", "--set", "policy.accelerator_batch=256", "--set",
          "run.learning_rate=0.1", "--json"],
         until_s,
+        out,
     )  # fmt: skip
     if code is None:
         yield Finding(part="model", what="validation", found="no time was left to end it", status="short")
@@ -74,11 +75,15 @@ def validation_findings(validation: dict[str, Any]) -> Iterator[Finding]:
     yield Finding(part="model", what="verdict", found=validation["verdict"], status="ok")
 
 
-def hetsgd(arguments: Sequence[str], until_s: float) -> tuple[int | None, str, str]:
-    """Run a command of the package: its exit code (None: it was ended for the time), output and errors."""
+def hetsgd(arguments: Sequence[str], until_s: float, folder: Path) -> tuple[int | None, str, str]:
+    """Run a command of the package in a folder: its exit code (None: ended for the time), output and errors.
+
+    Files are named as in that folder, so that no path of this machine gets into what will be committed.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-c", _PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=folder,
+    )  # fmt: skip
     try:
         out, errors = process.communicate(timeout=max(until_s - time.monotonic(), 0.0))
     except subprocess.TimeoutExpired:

@@ -80,9 +80,9 @@ def test_nothing_begins_once_the_time_is_over(stand_in: Bench, tmp_path: Path) -
     assert [f.status for f in findings] == ["skipped"] * 4
 
 
-def test_a_command_that_takes_too_long_is_ended() -> None:
+def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     begun = time.monotonic()
-    code, _, _ = hetsgd(["simulate", "--policy", "hogwild", "--seconds", "1000000"], time.monotonic() + 0.5)
+    code, _, _ = hetsgd(["simulate", "--policy", "hogwild", "--seconds", "1000000"], time.monotonic() + 0.5, tmp_path)
     assert code is None
     assert time.monotonic() - begun < 20.0
 
