@@ -83,6 +83,7 @@ class _Balance:
         self._batch: dict[str, int] = {}
         self._bounds: dict[str, tuple[int, int]] = {}
         self._steps: dict[str, tuple[int, float]] = {}
+        self._work: dict[str, Work] = {}
         for name, kind in self._kinds.items():
             if kind == "cpu":
                 self._batch[name] = recipe.cpu_batch
@@ -98,8 +99,12 @@ class _Balance:
         self._roll(view)
         batch, reason = self._adapted(view, worker)
         self._batch[worker] = batch
-        steps, rate = self._steps[worker]
-        return Work(batch=batch, steps=steps, rate=rate, reason=reason)
+        work = self._work.get(worker)
+        # Most of a run is spent at a threshold, with the same answer every time.
+        if work is None or work.batch != batch or work.reason != reason:
+            steps, rate = self._steps[worker]
+            work = self._work[worker] = Work(batch=batch, steps=steps, rate=rate, reason=reason)
+        return work
 
     def on_result(self, view: View, result: Result) -> Sequence[Merge]:
         """Count the updates that came in; they are in the model already."""
@@ -109,8 +114,9 @@ class _Balance:
         return ()
 
     def _roll(self, view: View) -> None:
-        if view.epoch != self._epoch:
-            self._epoch = view.epoch
+        epoch = view.epoch
+        if epoch != self._epoch:
+            self._epoch = epoch
             if self._recipe.counts == "epoch":
                 self._count = dict.fromkeys(self._kinds, 0.0)
 

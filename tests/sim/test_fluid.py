@@ -43,6 +43,20 @@ def test_a_job_that_is_content_with_less_leaves_the_rest_to_the_others() -> None
     assert [job.at_s for job in jobs] == pytest.approx([4.0, 4.0, 4.0 + 18.0 / 10.0])
 
 
+def test_a_job_that_nobody_hinders_ends_as_if_it_were_alone_to_the_last_digit() -> None:
+    clock, long, short = Clock(), Probe(), [Probe() for _ in range(20)]
+    shared, stream = Shared(clock, 10.0), Stream(3.0)
+    shared.join(Stream(0.7), 2.9, long, 0.0)
+    shared.settle()
+    for number, job in enumerate(short):
+        clock.run(until=0.1 + 0.17 * number)
+        shared.join(stream, 0.11, job, clock.now)
+        shared.settle()
+    clock.run()
+    assert long.at_s == 2.9 / 0.7
+    assert [job.at_s for job in short] == pytest.approx([0.1 + 0.17 * number + 0.11 / 3.0 for number in range(20)])
+
+
 def test_a_job_that_joins_slows_those_before_it() -> None:
     clock, first, second = Clock(), Probe(), Probe()
     shared, stream = Shared(clock, 10.0), Stream(math.inf)
