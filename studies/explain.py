@@ -27,6 +27,7 @@ _TITLES: Final = {
 }  # fmt: skip
 _SPANS: Final[tuple[SpanKind, ...]] = ("load", "pull", "compute", "push")
 _WIDTH: Final = 33
+_ROUNDING: Final = 1e-9
 
 
 class Explained(Finished):
@@ -159,7 +160,8 @@ def _measured(trace: Trace, worker: str, ids: Any, message_s: float, decision_s:
                 # A way over several links has a span on each of them.
                 own = np.unique(own[["id", "start_s", "end_s"]])
             found[kind] = float(np.sum(own["end_s"] - own["start_s"])) / _parts_at_once(own, kind, len(ids))
-    found["wait"] = max(total_s - sum(value for part, value in found.items() if part != "total"), 0.0)
+    wait_s = total_s - sum(value for part, value in found.items() if part != "total")
+    found["wait"] = wait_s if wait_s > _ROUNDING * total_s else 0.0
     merges = trace["merges"]
     landed = merges[merges["version"] >= 0]
     if len(landed):
@@ -193,7 +195,8 @@ def explain_lines(workers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 after.append(part)
                 continue
             yield from _part_lines(part)
-        yield _line("  waiting: its turn, a merge, others", "", seconds(worker["wait_s"]), "", "")
+        if worker["wait_s"]:
+            yield _line("  waiting: its turn, a merge, others", "", seconds(worker["wait_s"]), "", "")
         yield _line("  total", seconds(worker["alone_s"]), seconds(worker["run_s"]), "", "")
         for part in after:
             yield from _part_lines(part)
