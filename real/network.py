@@ -33,16 +33,21 @@ _ACTIVATE: dict[Activation, Callable[[Tensor], Tensor]] = {
 }
 
 
+_sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
+_tanh_backward = torch.ops.aten.tanh_backward.grad_input
+_threshold_backward = torch.ops.aten.threshold_backward.grad_input
+
+
 def _through_sigmoid(delta_BI: Tensor, hidden_BI: Tensor) -> None:
-    torch.ops.aten.sigmoid_backward.grad_input(delta_BI, hidden_BI, grad_input=delta_BI)
+    _sigmoid_backward(delta_BI, hidden_BI, grad_input=delta_BI)
 
 
 def _through_tanh(delta_BI: Tensor, hidden_BI: Tensor) -> None:
-    torch.ops.aten.tanh_backward.grad_input(delta_BI, hidden_BI, grad_input=delta_BI)
+    _tanh_backward(delta_BI, hidden_BI, grad_input=delta_BI)
 
 
 def _through_relu(delta_BI: Tensor, hidden_BI: Tensor) -> None:
-    torch.ops.aten.threshold_backward.grad_input(delta_BI, hidden_BI, 0.0, grad_input=delta_BI)
+    _threshold_backward(delta_BI, hidden_BI, 0.0, grad_input=delta_BI)
 
 
 _THROUGH: dict[Activation, Callable[[Tensor, Tensor], None]] = {
