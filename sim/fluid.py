@@ -124,7 +124,10 @@ class Shared:
             stream.halt(self._clock.now_s)
             heapify(kept)
             stream.jobs = kept
-            self._departed(stream, gone)
+            stream.count -= gone
+            if not kept:
+                stream.clock = 0.0
+                self._active.remove(stream)
 
     def recap(self, stream: Stream, cap: float) -> None:
         """Change the cap of a stream's jobs from now on."""
@@ -183,12 +186,6 @@ class Shared:
         self._timers.append(self._due_s)
         self._clock.call_at(self._due_s, self._fire)
 
-    def _departed(self, stream: Stream, count: int) -> None:
-        stream.count -= count
-        if not stream.count:
-            stream.clock = 0.0
-            self._active.remove(stream)
-
     def _fire(self, _: Call) -> None:
         """A timer: serve what is due, and go on as long as nothing else is to happen before the next job is done.
 
@@ -209,17 +206,19 @@ class Shared:
 
     def _serve(self, stream: Stream, now_s: float) -> None:
         """Serve the jobs of a stream that are done now."""
-        stream.halt(now_s)
-        jobs = stream.jobs
+        jobs, clock = stream.jobs, stream.clock + stream.rate * (now_s - stream.at_s)
         # The job that the timer was set for is done by definition, whatever rounding says.
         done = jobs[0][0]
-        if done < stream.clock:
-            done = stream.clock
-        stream.clock = done
+        if done < clock:
+            done = clock
+        stream.clock, stream.rate = done, 0.0
         self._serving = True
         count = 0
         while jobs and jobs[0][0] <= done:
             count += 1
             heappop(jobs)[2].served(now_s)
         self._serving = False
-        self._departed(stream, count)
+        stream.count -= count
+        if not stream.count:
+            stream.clock = 0.0
+            self._active.remove(stream)

@@ -134,8 +134,12 @@ class Transfer:
 
     def served(self, now_s: float) -> None:
         """All bytes have arrived."""
-        self._leave(self.size_bytes, now_s)
-        engines = self.engines
+        path, engines = self.path, self.engines
+        if path.private:
+            for place in path.places:
+                engines.span(self.kind, place, engines.worker, self.id, self.start_s, now_s, self.size_bytes)
+        else:
+            self._leave(self.size_bytes, now_s)
         engines.moving.remove(self)
         self.done()
         # What follows from it has been asked for before others that wait may start.
