@@ -10,6 +10,7 @@ import numpy as np
 
 from hetsgd.models.calibration import Calibration, CalibrationRecord, RawSamples, mean_absolute_error
 from hetsgd.models.calibration_scope import Cell, Scope, distinct_accelerators, make_of
+from hetsgd.models.curve_smoothing import smoothed
 from hetsgd.models.machine import Accelerator, Machine, Socket
 from hetsgd.models.measured_links import measured_link, measured_noise
 from hetsgd.models.policy import Write
@@ -211,7 +212,7 @@ def _calibrate(
             usual = fits[-1].costs.forward_share if fits else fit.costs.forward_share
             share = _forward_share(store, device, fit, shapes) or usual
             fits.append(replace(fit, costs=replace(fit.costs, forward_share=share)))
-            curves += _curves(samples, shapes, lanes)
+            curves += _curves(samples, shapes, fits[-1])
     if not fits:
         raise ValueError(f"calibration: no step of {device} was measured")
     return _with_errors(Calibration(fits=tuple(fits), curves=tuple(curves), slowdown=_slowdown(scope, store, device)))
@@ -247,8 +248,10 @@ def _forward_share(store: SampleStore, device: str, fit: StepFit, shapes: Sequen
     return float(np.median(shares)) if shares else None
 
 
-def _curves(samples: dict[Cell, StepSample], shapes: Sequence[Shape], lanes: int) -> list[StepCurve]:
+def _curves(samples: dict[Cell, StepSample], shapes: Sequence[Shape], fit: StepFit) -> list[StepCurve]:
+    """The tables of the networks that were measured with so many lanes, each smoothed beside the fit."""
     curves = []
+    noise = float(np.median([sample.spread for sample in samples.values()]))
     kinds: tuple[tuple[Write, bool], ...] = (("in_place", False), ("in_place", True), ("gradient", False))
     for shape in shapes:
         for write, held_out in kinds:
@@ -258,9 +261,14 @@ def _curves(samples: dict[Cell, StepSample], shapes: Sequence[Shape], lanes: int
             )  # fmt: skip
             if found:
                 batches, seconds, spreads = zip(*found, strict=True)
+                if not held_out:
+                    fitted = [fit.step_s(shape.workload(), batch, write) for batch in batches]
+                    ratios = [second / guess for second, guess in zip(seconds, fitted, strict=True)]
+                    near = smoothed(batches, ratios, noise)
+                    seconds = tuple(guess * ratio for guess, ratio in zip(fitted, near, strict=True))
                 curves.append(
                     StepCurve(
-                        shape=shape, lanes=lanes, write=write, batches=batches, seconds=seconds, spreads=spreads,
+                        shape=shape, lanes=fit.lanes, write=write, batches=batches, seconds=seconds, spreads=spreads,
                         held_out=held_out,
                     )
                 )  # fmt: skip
