@@ -51,8 +51,9 @@ class Calibration:
                 raise ValueError(f"calibration: no fit for {curve.shape.precision} with {curve.lanes} lanes")
 
     def covers(self, workload: Workload) -> bool:
-        """Whether steps of this kind were measured: at this precision, with no zeros left out of the first layer."""
-        return not workload.multiplies_sparse and any(fit.precision == workload.precision for fit in self.fits)
+        """Whether steps of this kind were measured: fully connected, at this precision, no zeros left out."""
+        measured = workload.fully_connected and not workload.multiplies_sparse
+        return measured and any(fit.precision == workload.precision for fit in self.fits)
 
     def step_s(self, workload: Workload, batch: int, *, lanes: int = 1, write: Write = "in_place") -> float:
         """Seconds of one step on average, with `lanes` lanes at work.
@@ -78,6 +79,9 @@ class Calibration:
         """The axes along which this is beyond what was measured, in words; none where it is within."""
         if workload.multiplies_sparse:
             yield f"density {workload.density:g} (calibrated: dense features)"
+            return
+        if not workload.fully_connected:
+            yield "a traced module (calibrated: fully connected networks)"
             return
         if not self.covers(workload):
             yield f"precision {workload.precision} (calibrated: {', '.join(sorted({f.precision for f in self.fits}))})"

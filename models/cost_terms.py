@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from hetsgd.models.calibration import Calibration
 from hetsgd.models.cost import (
@@ -116,18 +115,17 @@ def _passes(
     sparse = on_core and workload.multiplies_sparse
     writes_gradient = write == "gradient" or not fused
     item = workload.item_bytes
-    for number, (inputs, outputs) in enumerate(pairwise(workload.widths), 1):
-        name, first = f"layer {number} ({inputs}x{outputs})", number == 1
-        size = (inputs * outputs + (outputs if workload.bias else 0)) * item
+    for number, operator in enumerate(workload.operators):
+        name, first = operator.name, number == 0
+        size = operator.parameters * item
         spared = untouched_weights(workload, batch) * item if sparse and first else 0.0
-        product = 2.0 * batch * inputs * outputs
-        filled = product * workload.density if sparse and first else product
-        moved = 2.0 * batch * outputs * item if activations else 0.0
+        filling = workload.density if sparse and first else 1.0
+        moved = 2.0 * batch * operator.outputs * item if activations else 0.0
         rows = batch * workload.row_bytes if activations and first else 0.0
-        yield _Pass(name=f"{name} forward", flops=filled, bytes=size - spared + moved + rows)
+        yield _Pass(name=f"{name} forward", flops=batch * operator.flops * filling, bytes=size - spared + moved + rows)
         yield _Pass(
             name=f"{name} backward",
-            flops=filled if first else filled + product,
+            flops=batch * operator.backward_flops * filling,
             bytes=size - spared + moved + (size if writes_gradient else 0.0),
         )
         if write != "gradient":

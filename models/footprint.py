@@ -52,7 +52,7 @@ def check_memory_here(plan: Plan, there_bytes: int, *, copies: int) -> None:
     double precision.
     """
     workload = plan.workload
-    widest = max(layer.inputs * layer.outputs for layer in workload.layers)
+    widest = max(operator.parameters for operator in workload.operators)
     needed = host_bytes(workload) + (copies - 1) * workload.model_bytes + 8 * widest
     if needed > there_bytes:
         raise CapacityError(

@@ -5,12 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hetsgd.models.module_workload import ModuleWorkload
 from hetsgd.models.streams import stream
 from hetsgd.models.workload import Workload
 
 
 def initial_parameters(workload: Workload, seed: int) -> NDArray[np.floating]:
-    """Parameters (P,) at the workload's precision; layer k draws from its own stream, biases are 0."""
+    """Parameters (P,) at the workload's precision; layer k draws from its own stream, biases are 0.
+
+    A module starts from the parameters it was given with, whatever the seed.
+    """
+    if isinstance(workload, ModuleWorkload):
+        return np.frombuffer(workload.start.data, dtype=workload.precision).copy()
     flat = np.zeros(workload.parameters, dtype=workload.precision)
     for index, layer in enumerate(workload.layers):
         scale = workload.initial_scale

@@ -38,6 +38,21 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One operator of a network with what follows it element by element; figures of one row.
+
+    `flops` of the forward pass and `backward_flops` of the backward pass, the number of `parameters` that it reads
+    (those that an operator before it has read are not counted again), and of numbers that it puts out.
+    """
+
+    name: str
+    flops: float
+    backward_flops: float
+    parameters: int
+    outputs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """A fully connected network on a data set.
 
@@ -111,6 +126,28 @@ class Workload:
             offset += outputs if self.bias else 0
             layers.append(Layer(inputs, outputs, weights, bias))
         return tuple(layers)
+
+    @property
+    def fully_connected(self) -> bool:
+        """Whether this is a network of fully connected layers, which has measured step times and fused steps."""
+        return True
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        """What a step consists of: one operator for each layer. No error goes back to the features.
+
+        >>> w = Workload(name="w", dataset="d", rows=1, test_rows=0, features=3, outputs=2, hidden=(4,))
+        >>> sum(item.flops + item.backward_flops for item in w.operators) == w.step_flops(1)
+        True
+        """
+        return tuple(
+            Operator(
+                name=f"layer {number} ({inputs}x{outputs})", flops=2.0 * inputs * outputs,
+                backward_flops=(2.0 if number == 1 else 4.0) * inputs * outputs,
+                parameters=inputs * outputs + (outputs if self.bias else 0), outputs=outputs,
+            )
+            for number, (inputs, outputs) in enumerate(pairwise(self.widths), 1)
+        )  # fmt: skip
 
     @property
     def parameters(self) -> int:

@@ -24,7 +24,7 @@ from hetsgd.real.gradient_norms import squared_norms
 from hetsgd.real.loss_sum import LossSum
 from hetsgd.real.losses import Halted, sum_rows
 from hetsgd.real.messages import GRADIENT, IN_PLACE, KEEP, NO_NUMBERS, OWN, Numbers, Order, Report, ReportKind
-from hetsgd.real.network import Network
+from hetsgd.real.module_network import network_of
 from hetsgd.real.parts import Part, shared_parts
 from hetsgd.real.rows import rows_at
 from hetsgd.real.slots import Slots
@@ -58,7 +58,7 @@ class Accelerator:
         self._asynchronous = self._device.type != "cpu"
         self._pinned = self._device.type in _PINNED
         self._decay = setup.weight_decay
-        self._network = Network(setup.workload, device=self._device, max_batch=1)
+        self._network = network_of(setup.workload, device=self._device, max_batch=1)
         self._data = shared_parts(child.data, setup.workload, multiply=False)
         self._orders = [torch.from_numpy(order) for order in memory["orders"]]
         self._model = torch.from_numpy(memory["parameters"])
@@ -82,7 +82,7 @@ class Accelerator:
         if any(loaded.serial == order.serial for loaded in self._loaded):
             return
         if order.batch > self._network.max_batch:
-            self._network = Network(
+            self._network = network_of(
                 self._child.setup.workload, device=self._device, max_batch=room_for(order.batch)
             )  # fmt: skip
         began = _now()

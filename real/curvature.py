@@ -12,7 +12,7 @@ from torch import Tensor
 from hetsgd.models.data.dataset import Dataset
 from hetsgd.models.surrogates.one_step import GradientStatistics
 from hetsgd.models.workload import Workload
-from hetsgd.real.network import Network
+from hetsgd.real.module_network import network_of
 from hetsgd.real.parts import parts_of
 
 _POWER_STEPS: Final = 12
@@ -35,7 +35,7 @@ class CurvatureProbe:
     ) -> None:
         self._part = parts_of(dataset, workload).train
         rows = min(rows, self._part.rows)
-        self._network = Network(workload, max_batch=rows)
+        self._network = network_of(workload, max_batch=rows)
         self._rows = torch.from_numpy(generator.integers(0, self._part.rows, rows))
         self._single = [self._rows[k : k + 1] for k in range(min(single, rows))]
         self._generator = generator

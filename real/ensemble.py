@@ -62,6 +62,8 @@ class EnsembleReplay(ReplayLearner):
             raise ValueError(f"replicas: one learning rate for each seed, got {len(rates)} for {len(seeds)}")
         if not all(rate > 0.0 and math.isfinite(rate) for rate in rates):
             raise ValueError(f"replicas: learning rates must be > 0 and finite, got {rates}")
+        if not plan.workload.fully_connected:
+            raise ValueError(f"replicas: only fully connected networks have them, {plan.workload.name} is a module")
         self.seeds = tuple(seeds)
         self.learning_rates = tuple(rates)
         self.curves: tuple[list[Loss], ...] = tuple([] for _ in seeds)

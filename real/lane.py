@@ -21,7 +21,7 @@ from hetsgd.real.features import Batch, room_for
 from hetsgd.real.gradient_norms import squared_norms
 from hetsgd.real.losses import Halted, sum_rows
 from hetsgd.real.messages import GRADIENT, IN_PLACE, KEEP, NO_NUMBERS, OWN, Numbers, Order, Report, ReportKind
-from hetsgd.real.network import Network
+from hetsgd.real.module_network import network_of
 from hetsgd.real.parts import shared_parts
 from hetsgd.real.rows import rows_at
 from hetsgd.real.slots import Slots
@@ -39,7 +39,7 @@ class Lane:
     def __init__(self, child: Child) -> None:
         setup, memory = child.setup, child.memory
         self._child = child
-        self._network = Network(setup.workload, max_batch=1)
+        self._network = network_of(setup.workload, max_batch=1)
         self._data = shared_parts(child.data, setup.workload, multiply=True)
         self._orders = [torch.from_numpy(order) for order in memory["orders"]]
         self._numbers = [order.data for order in memory["orders"]]
@@ -67,7 +67,7 @@ class Lane:
     def prepare(self, order: Order) -> None:
         """Make room for the batch; a lane reads its rows where they lie."""
         if order.batch > self._network.max_batch:
-            self._network = Network(self._child.setup.workload, max_batch=room_for(order.batch))
+            self._network = network_of(self._child.setup.workload, max_batch=room_for(order.batch))
 
     def run(self, order: Order) -> Report | None:
         """The pieces of this lane, each a step or a gradient."""

@@ -25,7 +25,7 @@ from hetsgd.real.deferred_model import DeferredModel
 from hetsgd.real.gradient_pieces import GradientPieces, Piece
 from hetsgd.real.loss_sum import LossSum
 from hetsgd.real.losses import loss_of_sums, sum_rows
-from hetsgd.real.network import Network
+from hetsgd.real.module_network import network_of
 from hetsgd.real.parts import parts_of
 from hetsgd.real.rows import EpochRows
 from hetsgd.real.torch_threads import TorchThreads as TorchThreads
@@ -99,7 +99,7 @@ class ReplayLearner:
         """What computes, the initial model, and what merges: the parts that an ensemble has in another form."""
         workload, run = plan.workload, plan.run
         self._data = parts_of(dataset, workload)
-        self._network = Network(workload, max_batch=max(workload.rows, 1), grow=True)
+        self._network = network_of(workload, max_batch=max(workload.rows, 1), grow=True)
         rows = EpochRows(workload.rows, seed=run.seed, order=run.order)
         initial_P = torch.from_numpy(initial_parameters(workload, run.seed))
         pieces = GradientPieces(self._network, self._data.train, rows, most_bytes=self._most_bytes)

@@ -52,6 +52,7 @@ _HOME: Final[dict[str, str]] = {
     "load_machine": "hetsgd.models.machine_file",
     "load_workload": "hetsgd.models.workload_file",
     "metrics": "hetsgd.models.metrics",
+    "module_workload": "hetsgd.real.module_workload",
     "read_run": "hetsgd.studies.record",
     "recipe": "hetsgd.models.policies",
     "simulate": "hetsgd.sim",
