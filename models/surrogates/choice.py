@@ -5,7 +5,6 @@ from __future__ import annotations
 from hetsgd.models.plan import Plan
 from hetsgd.models.streams import stream
 from hetsgd.models.surrogates.calibration import Calibration
-from hetsgd.models.surrogates.dynamics import Vector
 from hetsgd.models.surrogates.learner import SurrogateLearner
 from hetsgd.models.surrogates.one_step import OneStep
 from hetsgd.models.surrogates.reading import OneStepReader, SpectrumReader
@@ -26,8 +25,3 @@ def surrogate(plan: Plan, calibration: Calibration, model: str | None = None) ->
     spectrum = Spectrum(calibration.curvatures, calibration.samples, stream(plan.run.seed, "surrogate"),
                         relief=calibration.maps[name].relief)  # fmt: skip
     return SurrogateLearner(name, spectrum, SpectrumReader(spectrum, calibration.maps[name]), calibration.guard)
-
-
-def progress_of(state: Vector) -> float:
-    """The sum of the learning rates behind a spectrum's state."""
-    return float(state[0])
