@@ -61,6 +61,7 @@ class Watch:
     """
 
     least_s: float = LEAST_S
+    unknown_s: float = UNKNOWN_S
     _silences: dict[int, _Silence] = field(default_factory=dict)
     _paces: dict[tuple[str, What], _Pace] = field(default_factory=dict)
     _looked_s: float | None = None
@@ -76,11 +77,11 @@ class Watch:
         if owed.what == "other":
             # The piece at hand comes before the answer, and how long that is is not known here.
             if not self._paces:
-                return UNKNOWN_S
+                return self.unknown_s
             slowest = max(self._row_s(worker, "assignment") or 0.0 for worker, _ in self._paces)
             return self.least_s + TIMES * slowest * owed.rows
         row_s = self._row_s(owed.worker, owed.what)
-        return UNKNOWN_S if row_s is None else self.least_s + TIMES * row_s * owed.rows
+        return self.unknown_s if row_s is None else self.least_s + TIMES * row_s * owed.rows
 
     def late(self, owed: Iterable[tuple[Owed, int]], now_s: float) -> tuple[Owed, float] | None:
         """The child that is silent for too long, if one is, and for how long; `owed` with the records of each child.
