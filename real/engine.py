@@ -119,6 +119,9 @@ class _Run:
         try:
             loop.run(initial)
             stopped_s = loop.now()
+        except MemoryError as error:  # of a merge, or of a result that is held: what was measured is whole
+            stopped_s = loop.now()
+            coordinator.stop(f"no memory is left in the process that merges: {error}", stopped_s, "failed")
         finally:
             merges.stop()
         elapsed_s = self._stop(loop, merges, stopped_s)

@@ -168,9 +168,10 @@ class MergePlace:
         return [self._landed.popleft() for _ in range(len(self._landed))]
 
     def check(self) -> None:
-        """Raise what a merge has raised."""
-        if self._error is not None:
-            raise self._error
+        """Raise what a merge has raised, once."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     def stop(self) -> None:
         """Let the merge under way land, drop those that have not begun, and end the thread."""

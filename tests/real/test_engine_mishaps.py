@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
+from hetsgd.models.merging import MergeState
 from hetsgd.models.policy import Fleet, Kind, LaneMode, Merge, Result, View, Work
 from hetsgd.models.run import StopRule
 from hetsgd.real.watch import Watch
@@ -174,3 +175,23 @@ def test_a_model_that_is_not_finite_ends_as_diverged_on_every_worker(bench: Benc
     assert trained.trace.status == "diverged"
     assert np.isinf(trained.trace["evaluations"]["train"][-1])
     assert len(trained.trace["updates"]) > 0
+
+
+def test_a_merge_without_memory_ends_the_run_with_what_it_has(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    apply, done = MergeState.apply, [0]
+
+    def scarce(self: MergeState, *arguments: Any, **more: Any) -> None:
+        done[0] += 1
+        if done[0] > 5:
+            raise MemoryError("12 GiB for a scratch vector")
+        apply(self, *arguments, **more)
+
+    monkeypatch.setattr(MergeState, "apply", scarce)
+    plan = bench.plan("synchronous", keys={"cpu_batch": 8, "accelerator_batch": 32}, stop=StopRule(seconds=20.0))
+    trained = bench.run(plan)
+    trace = trained.trace
+    assert trace.status == "failed"
+    assert trace.stop_reason == "no memory is left in the process that merges: 12 GiB for a scratch vector"
+    assert len(trace["updates"]) == 5
+    assert trace.elapsed_s < 10.0
+    assert np.isfinite(trained.parameters).all()
