@@ -25,6 +25,7 @@ from hetsgd.models.plan import Plan
 from hetsgd.models.policies import recipe
 from hetsgd.models.policy import LaneMode
 from hetsgd.models.run import RunSettings, StopRule
+from hetsgd.models.workload import Workload
 from hetsgd.real.features import Batch
 from hetsgd.real.network import Network
 from hetsgd.real.replay import ReplayLearner
@@ -95,8 +96,11 @@ def _replayed(case: Case) -> tuple[float, list[Call]]:
             losses_s += time.thread_time() - start_s
             return result
 
+    def recording(workload: Workload, **settings: Any) -> Recording:
+        return Recording(workload, **settings)
+
     plan, dataset = _plan(case), random_dataset()
-    with patch.object(replay_module, "Network", Recording):
+    with patch.object(replay_module, "network_of", recording):
         learner = ReplayLearner(plan, dataset)
         start_s = time.thread_time()
         simulate(plan, learner)
