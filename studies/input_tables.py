@@ -73,11 +73,16 @@ def _one_per_machine(result: StudyResult) -> dict[str, StoredRun]:
 def workload_table(workload: Mapping[str, Any]) -> Table:
     """What a workload is, from its resolved inputs."""
     widths = "-".join(str(width) for width in (workload["features"], *workload["hidden"], workload["outputs"]))
+    network = f"{widths}, {workload['activation']}, {'with' if workload['bias'] else 'without'} bias"
+    loss, initial = f"{workload['loss']} cross-entropy", f"{workload['initial']}, scale {workload['initial_scale']}"
+    if "traced" in workload:
+        operators = ", ".join(str(operator["name"]) for operator in workload["traced"])
+        network, loss, initial = f"{workload['description']}: {operators}", "of the module", "of the module"
     rows = (
-        ("network", f"{widths}, {workload['activation']}, {'with' if workload['bias'] else 'without'} bias"),
-        ("loss", f"{workload['loss']} cross-entropy, mean over rows"),
+        ("network", network),
+        ("loss", f"{loss}, mean over rows"),
         ("precision", workload["precision"]),
-        ("initial model", f"{workload['initial']}, scale {workload['initial_scale']}"),
+        ("initial model", initial),
         ("rows", f"{workload['rows']:,} for training, {workload['test_rows']:,} for testing"),
         ("density of the features", number(workload["density"])),
         ("source", workload["source"]),

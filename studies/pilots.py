@@ -33,6 +33,7 @@ from hetsgd.models.surrogates.fitting import (
 from hetsgd.models.surrogates.one_step import GradientStatistics
 from hetsgd.models.surrogates.tape import Tape
 from hetsgd.models.trace import Trace
+from hetsgd.studies.failure import BadInput
 from hetsgd.studies.resolve import Ask, Ready, resolve
 
 _MACHINE: Final = "ucmerced-k80"
@@ -118,6 +119,10 @@ def run_pilots(workload: str, *, updates: int, seeds: int, say: Say, settings: S
     """
     known = tuple(range(PILOT_SEED, PILOT_SEED + seeds))
     ready = resolve(_ask(workload, "hogwild", (("machine.cpu_lanes", 1), *settings), 1, 0.01, known[0]))
+    if not ready.plan.workload.fully_connected:
+        raise BadInput(
+            f"--workload: {workload} is a traced module, which surrogates do not model; use --learner replay"
+        )
     probe = _Probe(ready)
     pilots = plan_pilots(probe.initial(), updates)
     curves: list[PilotCurve] = []

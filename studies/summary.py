@@ -77,6 +77,8 @@ def _machine(record: Mapping[str, Any]) -> str:
 
 def _workload(workload: Mapping[str, Any]) -> str:
     widths = "-".join(str(width) for width in (workload["features"], *workload["hidden"], workload["outputs"]))
+    if "traced" in workload:
+        widths = f"{workload['description']}, {workload['parameters']:,} parameters"
     return f"{workload['name']} ({widths}, {workload['precision']}, {workload['rows']:,} rows of {workload['dataset']})"
 
 

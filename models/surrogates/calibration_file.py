@@ -55,11 +55,16 @@ def own_path(workload: Workload) -> Path:
 
 def find_calibration(workload: Workload) -> Calibration:
     """The user's own calibration of this workload, else the one that ships; AxisError where there is none."""
+    if not workload.fully_connected:
+        raise AxisError(
+            f"surrogate: axis workload: {workload.name} is a traced module, which surrogates do not model; "
+            "use --learner replay"
+        )
     own = own_path(workload)
     if own.exists():
         return load_calibration(own)
     for found in _shipped():
-        if workload.fully_connected and found.fingerprint == fingerprint(workload):
+        if found.fingerprint == fingerprint(workload):
             return found
     known = ", ".join(sorted(found.workload for found in _shipped()))
     raise AxisError(
