@@ -89,6 +89,10 @@ def _replayed(case: Case) -> tuple[float, list[Call]]:
             calls.append(("accumulate", stop - first))
             super().accumulate(target_P, workspace, first, stop, *factors)
 
+        def accumulate_and_factors(self, w_P: Tensor, source: Any, first: int, stop: int, *rest: Any) -> None:
+            calls.extend([("accumulate", stop - first), ("factors", rest[-1])])
+            super().accumulate_and_factors(w_P, source, first, stop, *rest)
+
         def loss(self, w_P: Tensor, x_BF: Batch, y: Tensor) -> Any:
             nonlocal losses_s
             start_s = time.thread_time()

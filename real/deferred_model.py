@@ -11,10 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hetsgd.real.gradient_pieces import GradientPieces, Piece
-
-_Write = tuple[Piece, float, int, float]
-"""A piece, its rate, the rows its mean is over, and the factor of the model before it."""
+from hetsgd.real.gradient_pieces import GradientPieces, Piece, Write
 
 
 class DeferredModel:
@@ -32,7 +29,7 @@ class DeferredModel:
         self.version = 0
         self._pieces = pieces
         self._reads: list[Piece] = []
-        self._writes: list[_Write] = []
+        self._writes: list[Write] = []
         self._array: NDArray[Any] = flat_P.numpy()
 
     @property
@@ -101,10 +98,14 @@ class DeferredModel:
 
     def settle(self) -> None:
         """Compute the reads that wait."""
-        if self._reads:
-            self.land()
-            reads, self._reads = self._reads, []
-            self._pieces.compute(self.flat_P, reads)
+        if not self._reads:
+            return
+        reads, self._reads = self._reads, []
+        if len(self._writes) == 1 and self._pieces.write_and_compute(self.flat_P, self._writes[0], reads):
+            self._pieces.release(self._writes.pop()[0])
+            return
+        self.land()
+        self._pieces.compute(self.flat_P, reads)
 
     def land(self) -> None:
         """Let the writes that wait enter the memory: `flat_P` is the state as it is now.
@@ -122,7 +123,7 @@ class DeferredModel:
         for piece, *_ in writes:
             self._pieces.release(piece)
 
-    def _land_together(self, writes: list[_Write]) -> None:
+    def _land_together(self, writes: list[Write]) -> None:
         groups: dict[tuple[int, float, int], list[Piece]] = {}
         for piece, rate, mean_rows, beta in writes:
             if piece.factors is None:

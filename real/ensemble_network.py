@@ -84,6 +84,8 @@ class EnsembleNetwork(Network):
     replicas that differ in it. Losses are not offered: those of a replica are computed on `replica(w_N, r)`.
     """
 
+    fuses = False
+
     def __init__(self, workload: Workload, *, replicas: int, scales: Sequence[float], max_batch: int) -> None:
         super().__init__(workload, max_batch=max_batch, grow=True)
         self.replicas = replicas

@@ -36,6 +36,10 @@ class Piece:
         return self.factors is not None or self.gradient_P is not None
 
 
+Write = tuple[Piece, float, int, float]
+"""A piece, its rate, the rows its mean is over, and the factor of the model before it."""
+
+
 class Factors:
     """A filled workspace that several pieces share: piece by piece rows [low, low + rows)."""
 
@@ -130,12 +134,30 @@ class GradientPieces:
         if together:
             self._factor(model_P, together, rows)
 
-    def _factor(self, model_P: Tensor, pieces: list[Piece], rows: int) -> None:
+    def write_and_compute(self, model_P: Tensor, write: Write, pieces: Sequence[Piece]) -> bool:
+        """`subtract` of a factored piece from the model, then `compute`, in one pass; False where that cannot be."""
+        written, rate, mean_rows, beta = write
+        rows = sum(piece.rows for piece in pieces)
+        if written.factors is None or rows > self._network.factor_rows or not self._network.fuses:
+            return False
+        low = written.low
+        before = (written.factors.workspace, low, low + written.rows, -rate / mean_rows, beta)
+        self._factor(model_P, pieces, rows, before)
+        return True
+
+    def _factor(
+        self, model_P: Tensor, pieces: Sequence[Piece], rows: int,
+        before: tuple[Workspace, int, int, float, float] | None = None,
+    ) -> None:  # fmt: skip
         workspace = self._workspace(rows)
         where = self._rows.at_all([piece.span for piece in pieces])
         x = self._part.features.put(where, workspace.views(0, rows).x_BF)
         workspace.sparse = x if isinstance(x, SparseBatch) else None
-        self._network.factors(model_P, self._part.targets(where), workspace, rows)
+        y = self._part.targets(where)
+        if before is None:
+            self._network.factors(model_P, y, workspace, rows)
+        else:
+            self._network.accumulate_and_factors(model_P, *before, y, workspace, rows)
         factors, low = Factors(workspace, len(pieces)), 0
         for piece in pieces:
             piece.factors, piece.low = factors, low

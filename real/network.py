@@ -18,7 +18,7 @@ from hetsgd.models.workload import Activation, Workload
 from hetsgd.real.features import Batch
 from hetsgd.real.loss_sum import LossSum
 from hetsgd.real.sparse_batch import SparseBatch
-from hetsgd.real.workspace import Layers, RowViews, Workspace, layer_views
+from hetsgd.real.workspace import Layer, Layers, RowViews, Workspace, layer_views
 
 _CACHED_VECTORS = 64
 _SMALL_ROWS = 256
@@ -57,6 +57,29 @@ _THROUGH: dict[Activation, Callable[[Tensor, Tensor], None]] = {
 }
 
 
+class _Write:
+    """What `accumulate` does, layer by layer."""
+
+    __slots__ = ("_alpha", "_beta", "_inputs_t", "_sparse", "_views")
+
+    def __init__(self, workspace: Workspace, first: int, stop: int, alpha: float, beta: float) -> None:
+        self._views = views = workspace.views(first, stop)
+        self._sparse = None if workspace.sparse is None else workspace.sparse[first:stop]
+        self._inputs_t = (views.x_FB, *views.outputs_t)
+        self._alpha, self._beta = alpha, beta
+
+    def change(self, k: int, layer: Layer) -> None:
+        """Layer k = beta layer k + alpha (sum of the gradients of the rows)."""
+        weights_IO, _, bias_O = layer
+        views, alpha, beta = self._views, self._alpha, self._beta
+        if k or self._sparse is None:
+            weights_IO.addmm_(self._inputs_t[k], views.deltas[k], beta=beta, alpha=alpha)
+        else:
+            self._sparse.add_gradient(weights_IO, views.deltas[k], alpha, beta)
+        if bias_O is not None:
+            bias_O.addmv_(views.deltas_t[k], views.ones_B, beta=beta, alpha=alpha)
+
+
 class Network:
     """Gradients, steps and losses of a workload's network; parameters are a flat vector w_P that the caller owns.
 
@@ -68,6 +91,9 @@ class Network:
 
     Raises ValueError when a batch is larger than `max_batch` or a vector has not P parameters.
     """
+
+    fuses = True
+    """Whether there is `accumulate_and_factors`."""
 
     def __init__(
         self, workload: Workload, *, device: str | torch.device = "cpu", max_batch: int = 1, grow: bool = False
@@ -131,26 +157,33 @@ class Network:
 
         Afterwards `accumulate` adds the gradient of any of these rows to a vector.
         """
-        views = workspace.views(0, rows)
-        layers = self.layers(w_P)
-        x_BF = views.x_BF if workspace.sparse is None else workspace.sparse
-        self._forward(layers, x_BF, views)
-        self._last_delta(y, views)
-        self._backward(layers, x_BF, views, None, 0.0, 1.0)
+        self._factors(w_P, y, workspace, rows, None)
 
     def accumulate(
         self, target_P: Tensor, workspace: Workspace, first: int, stop: int, alpha: float, beta: float
     ) -> None:
         """target = beta target + alpha (sum of the gradients of rows [first, stop) of a filled workspace)."""
-        views, sparse = workspace.views(first, stop), workspace.sparse
-        inputs_t = (views.x_FB, *views.outputs_t)
-        for k, (weights_IO, _, bias_O) in enumerate(self.layers(target_P)):
-            if k or sparse is None:
-                weights_IO.addmm_(inputs_t[k], views.deltas[k], beta=beta, alpha=alpha)
-            else:
-                sparse[first:stop].add_gradient(weights_IO, views.deltas[k], alpha, beta)
-            if bias_O is not None:
-                bias_O.addmv_(views.deltas_t[k], views.ones_B, beta=beta, alpha=alpha)
+        write = _Write(workspace, first, stop, alpha, beta)
+        for k, layer in enumerate(self.layers(target_P)):
+            write.change(k, layer)
+
+    def accumulate_and_factors(
+        self, w_P: Tensor, source: Workspace, first: int, stop: int, alpha: float, beta: float, y: Tensor,
+        workspace: Workspace, rows: int,
+    ) -> None:  # fmt: skip
+        """`accumulate` on w from rows of `source`, then `factors` of w: the same bits, one pass over w less.
+
+        Each layer is changed right before the forward pass reads it.
+        """
+        self._factors(w_P, y, workspace, rows, _Write(source, first, stop, alpha, beta))
+
+    def _factors(self, w_P: Tensor, y: Tensor, workspace: Workspace, rows: int, before: _Write | None) -> None:
+        views = workspace.views(0, rows)
+        layers = self.layers(w_P)
+        x_BF = views.x_BF if workspace.sparse is None else workspace.sparse
+        self._forward(layers, x_BF, views, before)
+        self._last_delta(y, views)
+        self._backward(layers, x_BF, views, None, 0.0, 1.0)
 
     # -- vectors and buffers --------------------------------------------------------------------------------------
 
@@ -184,10 +217,12 @@ class Network:
 
     # -- passes ---------------------------------------------------------------------------------------------------
 
-    def _forward(self, layers: Layers, x_BF: Batch, views: RowViews) -> None:
+    def _forward(self, layers: Layers, x_BF: Batch, views: RowViews, before: _Write | None = None) -> None:
         activate, last = self._activate, len(layers) - 1
         input_BI = x_BF
-        for k, (weights_IO, _, bias_O) in enumerate(layers):
+        for k, (weights_IO, weights_OI, bias_O) in enumerate(layers):
+            if before is not None:
+                before.change(k, (weights_IO, weights_OI, bias_O))
             output_BO = views.outputs[k]
             if isinstance(input_BI, SparseBatch):
                 input_BI.times(weights_IO, bias_O, output_BO)

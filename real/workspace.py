@@ -13,8 +13,11 @@ from torch import Tensor
 from hetsgd.models.workload import Workload
 from hetsgd.real.sparse_batch import SparseBatch
 
-Layers = tuple[tuple[Tensor, Tensor, Tensor | None], ...]
-"""Per layer: weights (I, O), their transpose (O, I), bias (O,) or None; all views of one flat vector."""
+Layer = tuple[Tensor, Tensor, Tensor | None]
+"""Weights (I, O), their transpose (O, I), bias (O,) or None; views of a flat vector."""
+
+Layers = tuple[Layer, ...]
+"""All layers, as views of one flat vector."""
 
 _CACHED_RANGES = 1024
 

@@ -130,6 +130,25 @@ def test_factors_applied_row_by_row_equal_a_step(decay: float) -> None:
     torch.testing.assert_close(pieces - w, whole - (1 - 0.5 * decay) * w, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_a_write_on_the_way_of_the_next_forward_pass_gives_the_same_bits(decay: float) -> None:
+    load = workload(loss="sigmoid")
+    network = Network(load, max_batch=6)
+    x, y = batch(load, 10)
+    apart, fused = parameters(load), parameters(load)
+    written, after = network.workspace(6), [network.workspace(4) for _ in range(2)]
+    written.views(0, 6).x_BF.copy_(x[:6])
+    network.factors(apart, y[:6], written, 6)
+    for workspace in after:
+        workspace.views(0, 4).x_BF.copy_(x[6:])
+    network.accumulate(apart, written, 1, 5, -0.5 / 6, 1 - 0.5 * decay)
+    network.factors(apart, y[6:], after[0], 4)
+    network.accumulate_and_factors(fused, written, 1, 5, -0.5 / 6, 1 - 0.5 * decay, y[6:], after[1], 4)
+    assert torch.equal(fused, apart)
+    for one, other in zip(after[0].views(0, 4).deltas, after[1].views(0, 4).deltas, strict=True):
+        assert torch.equal(one, other)
+
+
 def test_loss_in_pieces_equals_the_whole_and_counts_what_is_right() -> None:
     load = workload("relu", precision="float32")
     network = Network(load)
