@@ -18,15 +18,24 @@ _NORMAL: Final = simpy.events.NORMAL
 class Call:
     """Something that happens at a time, with what it is about (`value`).
 
-    An event of SimPy's queue that nobody waits for, which saves most of the cost of a Timeout.
+    An event of SimPy's queue that nobody waits for, which saves most of the cost of a Timeout. Once it has happened
+    it may be put into the queue again.
     """
 
-    __slots__ = ("callbacks", "value")
+    __slots__ = ("action", "value")
     _ok = True  # SimPy asks every event whether it has failed
 
     def __init__(self, action: Callable[[Call], None], value: Any) -> None:
-        self.callbacks = (action,)
+        self.action = action
         self.value = value
+
+    @property
+    def callbacks(self) -> tuple[Callable[[Call], None]]:
+        """The action, as SimPy's own loop knows it; that would mark an event as done with None here."""
+        return (self.action,)
+
+    @callbacks.setter
+    def callbacks(self, _: None) -> None: ...
 
 
 class Clock(simpy.Environment):
@@ -41,7 +50,7 @@ class Clock(simpy.Environment):
         self._calls = cast(list[tuple[float, int, int, Call]], self._queue)
         self.over = False
         self.events = 0
-        """Calls so far, and what happened without one because it was skipped to."""
+        """Calls that have happened so far, and what happened without one because it was skipped to."""
         self._skips = 0
 
     @property
@@ -55,30 +64,36 @@ class Clock(simpy.Environment):
 
     def call_at(self, at_s: float, action: Callable[[Call], None], value: Any = None) -> Call:
         """Let `action` happen at `at_s`; it is handed the call, whose `value` this is."""
-        self.events += 1
         call = Call(action, value)
         heappush(self._calls, (at_s, _NORMAL, next(self._eid), call))
         return call
 
     def call(self, delay_s: float, action: Callable[[Call], None], value: Any = None) -> Call:
         """Let `action` happen in `delay_s` seconds."""
-        self.events += 1
         call = Call(action, value)
         heappush(self._calls, (self.now_s + delay_s, _NORMAL, next(self._eid), call))
         return call
 
+    def put(self, at_s: float, call: Call) -> None:
+        """Let a call happen at `at_s` that is not in the queue: it may be used again and again."""
+        heappush(self._calls, (at_s, _NORMAL, next(self._eid), call))
+
     def drive(self, events: int) -> bool:
         """Let so many events happen, or fewer if the run is over with one of them; is it?"""
         queue = self._calls
-        for _ in range(events):
-            if not queue:
-                raise simpy.core.EmptySchedule
-            self.now_s, _, _, event = heappop(queue)
-            for callback in event.callbacks:
-                callback(event)
-            if self.over:
-                return True
-        return False
+        happened = 0
+        try:
+            while happened < events:
+                if not queue:
+                    raise simpy.core.EmptySchedule
+                self.now_s, _, _, call = heappop(queue)
+                happened += 1
+                call.action(call)
+                if self.over:
+                    return True
+            return False
+        finally:
+            self.events += happened
 
     def skip_to(self, at_s: float) -> bool:
         """Move on to `at_s`, if the run goes on and nothing is scheduled until then; else False.

@@ -3,7 +3,8 @@
 Jobs of one stream have the same cap and weight and so always the same rate: a stream keeps a virtual clock that counts
 what each of its jobs has received, and a job is done when the clock has moved by its amount (generalised processor
 sharing, Parekh and Gallager 1993). Joining and leaving cost a heap operation, however many jobs there are, and while
-there is enough for all they concern no stream but their own.
+there is enough for all they concern no stream but their own. A job that is alone on its stream has a timer of its own
+then (`carry`), and is shared out with the others only once there is too little.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ class Stream:
 
     A job of weight 2 has twice the share of one of weight 1, as far as its cap allows. At `at_s` the virtual clock
     stood at `clock`; at this rate the next job is done at `due_s`. A stream whose jobs have changed stands still
-    (rate 0) until the capacity is shared out anew, at the same time.
+    (rate 0) until the capacity is shared out anew, at the same time. `timer` is of a stream that is carried, whose
+    `due_s` is inf for it needs no watching; at any other rate than its cap it is watched like the others.
     """
 
-    __slots__ = ("at_s", "cap", "clock", "count", "due_s", "jobs", "rate", "weight")
+    __slots__ = ("at_s", "cap", "clock", "count", "due_s", "jobs", "rate", "timer", "weight")
 
     def __init__(self, cap: float, weight: float = 1.0) -> None:
         self.cap = cap
@@ -43,19 +45,20 @@ class Stream:
         self.rate = 0.0
         self.due_s = math.inf
         self.jobs: list[tuple[float, int, Job]] = []
+        self.timer: Call | None = None
 
     def pace(self, rate: float, now_s: float) -> None:
         """Go on at this rate from now on."""
         if self.rate:
             self.clock += self.rate * (now_s - self.at_s)
-        self.at_s, self.rate = now_s, rate
+        self.at_s, self.rate, self.timer = now_s, rate, None
         left_s = (self.jobs[0][0] - self.clock) / rate
         self.due_s = now_s + left_s if left_s > 0.0 else now_s
 
     def halt(self, now_s: float) -> None:
         """Stand still: the jobs change."""
         self.clock += self.rate * (now_s - self.at_s)
-        self.rate = 0.0
+        self.rate, self.timer = 0.0, None
 
 
 def water_fill(capacity: float, demands: Sequence[tuple[float, int, float]]) -> list[float]:
@@ -88,6 +91,7 @@ class Shared:
         self._clock = clock
         self._active: list[Stream] = []
         self._serving = False
+        self._scarce = False
         self._sequence = 0
         self._due: Stream | None = None
         self._due_s = math.inf
@@ -103,6 +107,33 @@ class Shared:
         stream.count += 1
         self._sequence += 1
         heappush(stream.jobs, (stream.clock + amount, self._sequence, job))
+
+    def carry(self, stream: Stream, amount: float, job: Job, now_s: float) -> None:
+        """`join` and `settle` for a job that is alone on its stream: while there is enough for all it has a timer."""
+        cap, active = stream.cap, self._active
+        asked = cap
+        for other in active:
+            asked += other.count * other.cap
+        if self._scarce or asked > self.capacity or stream.count:
+            self.join(stream, amount, job, now_s)
+            self.settle()
+            return
+        active.append(stream)
+        stream.count = 1
+        stream.at_s, stream.rate, stream.due_s = now_s, cap, math.inf
+        stream.jobs.append((amount, 0, job))
+        timer = stream.timer
+        if timer is None:
+            timer = stream.timer = Call(self._carried, stream)
+        self._clock.put(now_s + amount / cap, timer)
+
+    def _carried(self, timer: Call) -> None:
+        """The job of a stream that is alone is done, unless its rate has changed since the timer was set."""
+        stream: Stream = timer.value
+        if stream.timer is timer:
+            self._active.remove(stream)
+            stream.count, stream.rate = 0, 0.0
+            stream.jobs.pop()[2].served(self._clock.now_s)
 
     def join_all(self, stream: Stream, amounts: Sequence[float], jobs: Sequence[Job], now_s: float) -> None:
         """Serve these amounts to these jobs from now on; the same as joining them one after the other."""
@@ -151,7 +182,8 @@ class Shared:
         if len(active) == 1:
             stream = self._due = active[0]
             count, rate = stream.count, stream.cap
-            if count * rate > self.capacity:
+            self._scarce = count * rate > self.capacity
+            if self._scarce:
                 rate = min(rate, self.capacity / count)
             if stream.rate != rate:
                 stream.pace(rate, now_s)
@@ -160,11 +192,12 @@ class Shared:
         asked = 0.0
         for stream in active:
             asked += stream.count * stream.cap
-        if asked > self.capacity:
+        scarce = self._scarce = asked > self.capacity
+        if scarce:
             self._ration(now_s)
         self._due, self._due_s = None, math.inf
         for stream in active:
-            if stream.rate != stream.cap and asked <= self.capacity:
+            if stream.rate != stream.cap and not scarce:
                 stream.pace(stream.cap, now_s)
             if stream.due_s < self._due_s:
                 self._due, self._due_s = stream, stream.due_s
@@ -178,7 +211,8 @@ class Shared:
             # Some are content with less than their share.
             rates = water_fill(self.capacity, [(stream.cap, stream.count, stream.weight) for stream in active])
         for stream, rate in zip(active, rates, strict=True):
-            if stream.rate != rate:
+            # What leaves while there is too little must be noticed: nothing is carried then.
+            if stream.rate != rate or stream.due_s == math.inf:
                 stream.pace(rate, now_s)
 
     def _wake(self) -> None:

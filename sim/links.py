@@ -123,10 +123,10 @@ class Transfer:
         if self.begun is not None:
             self.begun()
         amount = path.draws * (self.size_bytes + path.latency_bytes)
-        path.memory.join(path.stream, amount, self, now_s)
         if path.private:
-            path.memory.settle()
+            path.memory.carry(path.stream, amount, self, now_s)
             return
+        path.memory.join(path.stream, amount, self, now_s)
         self.slots = [end.enter() for end in path.ends]
         path.share()
         for neighbour in path.neighbours():

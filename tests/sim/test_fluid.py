@@ -141,3 +141,43 @@ def test_all_work_is_done_no_earlier_than_the_capacity_allows(amounts: list[int]
     assert last_s <= (sum(amounts) / 10.0 + max(amounts) / cap) * (1 + 1e-9)
     order = sorted(range(len(jobs)), key=lambda index: amounts[index])
     assert [jobs[index].at_s for index in order] == sorted(job.at_s for job in jobs)
+
+
+@given(
+    amounts=st.lists(st.floats(0.5, 20.0), min_size=1, max_size=5),
+    starts=st.lists(st.floats(0.0, 10.0), min_size=5, max_size=5),
+    capacity=st.floats(2.0, 30.0),
+)
+def test_a_job_that_is_carried_ends_when_one_that_joins_would(
+    amounts: list[float], starts: list[float], capacity: float
+) -> None:
+    ends: list[list[float]] = []
+    for carries in (True, False):
+        clock, jobs = Clock(), [Probe() for _ in amounts]
+        shared = Shared(clock, capacity)
+        arrivals = sorted(zip(starts, amounts, jobs, strict=False), key=lambda arrival: arrival[0])
+        for number, (start_s, amount, job) in enumerate(arrivals):
+            if start_s > clock.now:
+                clock.run(until=start_s)
+            if carries and number % 2:
+                shared.carry(Stream(3.0 + number), amount, job, clock.now)
+            else:
+                shared.join(Stream(3.0 + number), amount, job, clock.now)
+                shared.settle()
+        clock.run()
+        ends.append([job.at_s for job in jobs])
+    assert ends[0] == pytest.approx(ends[1], rel=1e-9)
+
+
+def test_a_job_that_is_carried_can_leave_and_is_not_served() -> None:
+    clock, stays, goes = Clock(), Probe(), Probe()
+    shared, stream = Shared(clock, 10.0), Stream(4.0)
+    shared.carry(stream, 20.0, goes, 0.0)
+    shared.carry(Stream(4.0), 20.0, stays, 0.0)
+    clock.run(until=2.0)
+    assert shared.missing(stream, goes) == pytest.approx(12.0)
+    shared.leave(stream, goes)
+    shared.settle()
+    clock.run()
+    assert stays.at_s == 5.0
+    assert math.isnan(goes.at_s)
