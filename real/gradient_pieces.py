@@ -142,13 +142,17 @@ class GradientPieces:
             return False
         low = written.low
         before = (written.factors.workspace, low, low + written.rows, -rate / mean_rows, beta)
-        self._factor(model_P, pieces, rows, before)
+        self._fill(model_P, pieces, rows, before)
         return True
 
-    def _factor(
+    def _factor(self, model_P: Tensor, pieces: list[Piece], rows: int) -> None:
+        self._fill(model_P, pieces, rows, None)
+
+    def _fill(
         self, model_P: Tensor, pieces: Sequence[Piece], rows: int,
-        before: tuple[Workspace, int, int, float, float] | None = None,
+        before: tuple[Workspace, int, int, float, float] | None,
     ) -> None:  # fmt: skip
+        """Factors of the pieces, after the write `before` where there is one."""
         workspace = self._workspace(rows)
         where = self._rows.at_all([piece.span for piece in pieces])
         x = self._part.features.put(where, workspace.views(0, rows).x_BF)
