@@ -22,7 +22,7 @@ SCRIPT = """
 import sys
 import numpy as np
 from hetsgd.models.data.dataset import Dataset
-from hetsgd.models.machine import Machine, Socket, Accelerator
+from hetsgd.models.machine import Machine, Socket, Accelerator, Link
 from hetsgd.models.plan import Plan
 from hetsgd.models.policies import recipe
 from hetsgd.models.run import RunSettings, StopRule
@@ -42,7 +42,8 @@ socket = Socket(name="s", cores=4, threads_per_core=1, core_flops_float32=1e11, 
 acc = Accelerator(name="acc0", device="cpu", flops_float32=1e11, flops_float64=1e11, half_batch=8.0,
                   memory_bandwidth_bytes_per_s=1e10, memory_bytes=1 << 34, l2_bytes=1 << 20, launch_s=1e-6,
                   kernels_per_layer=8.0)
-machine = Machine(name="m", description="", sockets=(socket,), accelerators=(acc,), links=(), cpu_lanes=1,
+link = Link(name="l", ends=("s", "acc0"), latency_s=1e-6, pinned_bytes_per_s=1e10, pageable_bytes_per_s=1e10)
+machine = Machine(name="m", description="", sockets=(socket,), accelerators=(acc,), links=(link,), cpu_lanes=1,
                   message_s=0.0, decision_s=0.0)
 load = Workload(name="w", dataset="d", rows=360, test_rows=40, features=6, outputs=2, hidden=(8,))
 stop = StopRule(seconds=SECONDS)
