@@ -39,7 +39,7 @@ _PR_SET_NAME: Final = 15
 _NAME_BYTES: Final = 15
 _LENGTH: Final = struct.Struct("=q")
 _HOLD_S: Final = 0.005
-"""Reports are held back for no longer than this."""
+"""Reports are held back for about so long at most: what comes next is taken to last as long as what came before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
