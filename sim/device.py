@@ -78,10 +78,10 @@ class Held:
     """An assignment that the accelerator holds, the transfer of its rows and when they were there."""
 
     __slots__ = ("assign", "load", "loaded_s")
-    load: Transfer
 
-    def __init__(self, assign: Assign) -> None:
+    def __init__(self, assign: Assign, load: Transfer) -> None:
         self.assign = assign
+        self.load = load
         self.loaded_s: float | None = None
 
 
@@ -92,12 +92,18 @@ class Device:
         name = accelerator.name
         cpus = 1 if accelerator.stand_in else 0
         self.world = world
+        self.env = world.env
+        self.learner = world.learner
+        self.recorder = world.recorder
         self.seat = Seat(name)
         self.accelerator = accelerator
         self.down, self.up = fabric.paths(accelerator)
         self.worker = world.recorder.trace.code(name)
         self.engines = CopyEngines(world, self.worker, accelerator.copy_engines)
         self.move = self.engines.move
+        # One at a time, and the same for every assignment.
+        self._pull = Transfer(self.engines, self.down, PULL, -1, world.model_bytes, self._pulled, self._pull_begun)
+        self._push = Transfer(self.engines, self.up, PUSH, -1, world.model_bytes, self._pushed)
         self.place = world.recorder.place(Place(name=name, worker=name, kind="accelerator", cpus=cpus))
         self.costs = DeviceCosts(world, accelerator, batches_held)
         self.launching_s = 0.0
@@ -107,7 +113,8 @@ class Device:
         self._evaluations: deque[Evaluate] = deque()
         self._current: Assign | Evaluate | None = None
         self._stream: Stream | None = None
-        self._timer: Call | None = None
+        self._timer = Call(self._time_over, None)
+        self._timing = False
         self._loss: Loss | None = None
         self._step = 0
         self._read = 0
@@ -125,21 +132,23 @@ class Device:
 
     def deliver(self, order: Assign | Evaluate) -> None:
         """Take an order: the rows of an assignment are loaded at once, the rest starts when its turn comes."""
-        world = self.world
         if isinstance(order, Evaluate):
             self._evaluations.append(order)
             self.kick()
             return
-        rows = order.stop - order.start
-        self.costs.memory_bytes(min(order.work.batch, rows))
-        held = Held(order)
-        self._queue.append(held)
+        rows, batch = order.stop - order.start, order.work.batch
+        self.costs.memory_bytes(batch if batch < rows else rows)
+        load = Transfer(self.engines, self.down, LOAD, order.id, rows * self.world.row_bytes, self._loaded)
+        self._queue.append(Held(order, load))
+        self.engines.ask(load, ahead=True)
 
-        def done() -> None:
-            held.loaded_s = world.env.now_s
-            self.kick()
-
-        held.load = self.move(self.down, LOAD, order.id, rows * world.row_bytes, done, ahead=True)
+    def _loaded(self) -> None:
+        """The rows of an assignment are there: they come in the order in which they were asked for."""
+        for held in self._queue:
+            if held.loaded_s is None:
+                held.loaded_s = self.env.now_s
+                break
+        self.kick()
 
     def kick(self) -> None:
         """Start the next order if there is one and it may start: evaluations first."""
@@ -165,122 +174,125 @@ class Device:
     # -- assignments ------------------------------------------------------------------------------------------------
 
     def _begin(self, held: Held) -> None:
-        world, assign = self.world, held.assign
-        now_s, free_s, load_s, ready_s = world.env.now_s, self._free_s, held.load.start_s, held.loaded_s or 0.0
+        assign = held.assign
+        now_s, free_s, load_s, ready_s = self.env.now_s, self._free_s, held.load.start_s, held.loaded_s or 0.0
         self._current = assign
         self._start_s = load_s if load_s > free_s else free_s
         if ready_s < free_s:
             ready_s = free_s
         if now_s > ready_s:
-            world.recorder.span(WAIT, self.place, self.worker, assign.id, ready_s, now_s)
+            self.recorder.span(WAIT, self.place, self.worker, assign.id, ready_s, now_s)
         if assign.work.read == "own":
-            world.learner.pull(assign)
+            self.learner.pull(assign)
             self._read = self._replica_version
             self._pulled()
         else:
-            self.move(self.down, PULL, assign.id, world.model_bytes, self._pulled, self._pull_begun)
+            self._pull.id = assign.id
+            self.engines.ask(self._pull)
 
     def _pull_begun(self) -> None:
         assign = self._current
         if isinstance(assign, Assign):
-            self.world.learner.pull(assign)
+            self.learner.pull(assign)
             self._read = self.world.version
             if assign.work.write == "keep":
                 self._replica_version = self._read
 
     def _pulled(self) -> None:
         self._step = 0
-        self._compute_s = self.world.env.now_s
+        self._compute_s = self.env.now_s
         if isinstance(self._current, Assign):
             self._piece(self._current)
 
     def _piece(self, assign: Assign) -> None:
         """Start the local step `_step`."""
-        batch = assign.work.batch
-        rows = assign.stop - assign.start - self._step * batch
+        step, batch, costs = self._step, assign.work.batch, self.costs
+        rows = assign.stop - assign.start - step * batch
         if rows > batch:
             rows = batch
-        self.world.learner.start(assign, 0, self._step)
+        self.learner.start(assign, 0, step)
         gradient = assign.work.write == "gradient"
-        measured = None if self._step else measured_rows(assign, self._stats_every)
+        measured = measured_rows(assign, self._stats_every) if self._stats_every and not step else None
         if measured is None:
-            stream, amount = self.costs.step(rows, gradient)
+            stream, amount = costs.step(rows, gradient)
         else:
-            stream, amount = self.costs.measured(measured, gradient)
-            self.launching_s += 2.0 * self.costs.launches_s
-        self._serve(stream, amount * self._noise.draw())
-        self.launching_s += self.costs.launches_s
+            stream, amount = costs.measured(measured, gradient)
+            self.launching_s += 2.0 * costs.launches_s
+        self.launching_s += costs.launches_s
+        self._serve(stream, amount * (self._noise.factors or self._noise.refill()).pop())
 
     def _serve(self, stream: Stream | None, amount: float) -> None:
         """Compute for so many seconds, or (a stand-in) until so many bytes have come from the host's DRAM."""
-        world = self.world
+        env = self.env
         if stream is None:
-            self._timer = world.env.call(amount, self._time_over)
+            self._timing = True
+            env.put(env.now_s + amount, self._timer)
             return
         self._stream = stream
-        world.home_memory.join(stream, amount, self, world.env.now_s)
-        world.home_memory.settle()
+        memory = self.world.home_memory
+        memory.join(stream, amount, self, env.now_s)
+        memory.settle()
 
-    def _time_over(self, call: Call) -> None:
-        if call is self._timer:
-            self.served(self.world.env.now_s)
+    def _time_over(self, _: Call) -> None:
+        # A device that was struck meanwhile computes nothing any more.
+        if self._timing:
+            self.served(self.env.now_s)
 
     def served(self, now_s: float) -> None:
         """A local step or an evaluation is computed."""
-        self._stream = self._timer = None
+        self._stream, self._timing = None, False
         order = self._current
-        if isinstance(order, Evaluate):
-            self._evaluated(order)
+        if isinstance(order, Assign):
+            self._stepped(order, now_s)
         elif order is not None:
-            self._stepped(order)
+            self._evaluated(order)
 
-    def _stepped(self, assign: Assign) -> None:
-        world, step = self.world, self._step
-        world.learner.finish(assign, 0, step)
+    def _stepped(self, assign: Assign, now_s: float) -> None:
+        step = self._step
+        self.learner.finish(assign, 0, step)
         self._step = step + 1
         if (step + 1) * assign.work.batch < assign.stop - assign.start:
             self._piece(assign)
             return
-        world.recorder.span(COMPUTE, self.place, self.worker, assign.id, self._compute_s, world.env.now_s)
+        self.recorder.span(COMPUTE, self.place, self.worker, assign.id, self._compute_s, now_s)
         if assign.work.write == "keep":
-            self._finish(assign)
+            self._finish(assign, False)
         else:
-            self.move(self.up, PUSH, assign.id, world.model_bytes, self._pushed)
+            self._push.id = assign.id
+            self.engines.ask(self._push)
 
     def _pushed(self) -> None:
         """The replica or gradient is in host memory; a copy-back is the global model now."""
         assign = self._current
         if not isinstance(assign, Assign):
             return
-        world = self.world
-        if assign.work.write == "in_place":
-            world.learner.push(assign)
-            # All that was written since the pull began is not in the replica that now stands in its place.
-            world.recorder.overwritten += world.version - self._read
-            world.version += 1
-            rows = assign.stop - assign.start
-            world.recorder.update(
-                "accelerator", world.version, self._read, world.env.now_s, self.worker, -1, assign.id, rows
-            )
-        self._finish(assign)
-
-    def _finish(self, assign: Assign) -> None:
-        world, rows = self.world, assign.stop - assign.start
         in_place = assign.work.write == "in_place"
+        if in_place:
+            self.learner.push(assign)
+            world, recorder, read = self.world, self.recorder, self._read
+            # All that was written since the pull began is not in the replica that now stands in its place.
+            recorder.overwritten += world.version - read
+            version = world.version = world.version + 1
+            rows = assign.stop - assign.start
+            recorder.update("accelerator", version, read, self.env.now_s, self.worker, -1, assign.id, rows)
+        self._finish(assign, in_place)
+
+    def _finish(self, assign: Assign, in_place: bool) -> None:
+        world, rows, read = self.world, assign.stop - assign.start, self._read
         self._current = None
-        self._free_s = now_s = world.env.now_s
+        self._free_s = now_s = self.env.now_s
         self._waiting_word = not in_place
-        world.recorder.flops["accelerator"] += world.flops_per_row * rows
+        self.recorder.flops["accelerator"] += world.flops_per_row * rows
         result = new_result(
             assign,
             rows=rows,
             updates=1 if in_place else 0,
             steps=self._step,
-            read=self._read,
-            wrote=world.version if in_place else self._read,
+            read=read,
+            wrote=world.version if in_place else read,
             start_s=self._start_s,
             end_s=now_s,
-            stats=world.learner.result(assign),
+            stats=self.learner.result(assign),
         )
         if self._queue or self._evaluations:
             self.kick()
@@ -322,14 +334,15 @@ class Device:
         if self._stream is not None:
             self.world.home_memory.leave(self._stream, self)
             self.world.home_memory.settle()
-        if (self._stream is not None or self._timer is not None) and self._current is not None:
+        if (self._stream is not None or self._timing) and self._current is not None:
             kind = EVALUATE if isinstance(self._current, Evaluate) else COMPUTE
             id_, now_s = self._current.id, self.world.env.now_s
             self.world.recorder.span(kind, self.place, self.worker, id_, self._compute_s, now_s)
         self.engines.drop()
         self._queue.clear()
         self._evaluations.clear()
-        self._current = self._loss = self._stream = self._timer = None
+        self._current = self._loss = self._stream = None
+        self._timing = False
         self._waiting_word = False
 
     def lose(self, _lane: int) -> int:

@@ -92,29 +92,29 @@ class Path:
 
 
 class Transfer:
-    """One transfer; `begun` is called when it leaves the queue of the copy engines, `done` when it has arrived."""
+    """One transfer; `begun` is called when it leaves the queue of the copy engines, `done` when it has arrived.
 
-    __slots__ = ("begun", "done", "engines", "id", "kind", "path", "size_bytes", "slots", "start_s")
+    What is moved again and again, one at a time, may be one transfer: whoever asks for it sets the `id` first.
+    """
+
+    __slots__ = ("amount", "begun", "done", "engines", "id", "kind", "path", "size_bytes", "slots", "start_s")
 
     slots: list[int]
     """Where it is on each link of a path that it may share."""
 
     def __init__(
         self, engines: CopyEngines, path: Path, kind: int, id_: int, size_bytes: int, done: Callable[[], None],
-        begun: Callable[[], None] | None,
+        begun: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         self.engines = engines
         self.path = path
         self.kind = kind
         self.id = id_
         self.size_bytes = size_bytes
+        self.amount = path.draws * (size_bytes + path.latency_bytes)
         self.done = done
         self.begun = begun
         self.start_s = 0.0
-
-    @property
-    def _amount(self) -> float:
-        return self.path.draws * (self.size_bytes + self.path.latency_bytes)
 
     def start(self) -> None:
         """Begin to move, now."""
@@ -122,11 +122,10 @@ class Transfer:
         now_s = self.start_s = self.engines.clock.now_s
         if self.begun is not None:
             self.begun()
-        amount = path.draws * (self.size_bytes + path.latency_bytes)
         if path.private:
-            path.memory.carry(path.stream, amount, self, now_s)
+            path.memory.carry(path.stream, self.amount, self, now_s)
             return
-        path.memory.join(path.stream, amount, self, now_s)
+        path.memory.join(path.stream, self.amount, self, now_s)
         self.slots = [end.enter() for end in path.ends]
         path.share()
         for neighbour in path.neighbours():
@@ -136,8 +135,15 @@ class Transfer:
         """All bytes have arrived."""
         path, engines = self.path, self.engines
         if path.private:
+            # The same as `Recorder.span`, which runs have most of their calls of from here.
+            kind, start_s, size_bytes = self.kind, self.start_s, self.size_bytes
             for place in path.places:
-                engines.span(self.kind, place, engines.worker, self.id, self.start_s, now_s, self.size_bytes)
+                place.busy_s[kind] += now_s - start_s
+                place.bytes += size_bytes
+                if engines.full:
+                    engines.add_span(
+                        engines.span_row(kind, place.code, engines.worker, self.id, start_s, now_s, size_bytes)
+                    )
         else:
             self._leave(self.size_bytes, now_s)
         engines.moving.remove(self)
@@ -151,7 +157,7 @@ class Transfer:
         path = self.path
         missing = path.memory.missing(path.stream, self)
         path.memory.leave(path.stream, self)
-        moved_bytes = int(max(0.0, (self._amount - missing) / path.draws - path.latency_bytes))
+        moved_bytes = int(max(0.0, (self.amount - missing) / path.draws - path.latency_bytes))
         self._leave(moved_bytes, self.engines.clock.now_s)
         path.memory.settle()
 
@@ -175,8 +181,11 @@ class CopyEngines:
     """
 
     def __init__(self, world: World, worker: int, count: int) -> None:
+        recorder = world.recorder
         self.clock = world.env
-        self.span = world.recorder.span
+        self.span = recorder.span
+        self.full = recorder.full
+        self.add_span, self.span_row = recorder.add_span, recorder.span_row
         self.worker = worker
         self.moving: list[Transfer] = []
         self._count = count
@@ -185,17 +194,19 @@ class CopyEngines:
 
     def move(
         self, path: Path, kind: int, id_: int, size_bytes: int, done: Callable[[], None],
-        begun: Callable[[], None] | None = None, *, ahead: bool = False,
-    ) -> Transfer:  # fmt: skip
+        begun: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         """Transfer bytes, from now on or when an engine is free."""
-        transfer = Transfer(self, path, kind, id_, size_bytes, done, begun)
+        self.ask(Transfer(self, path, kind, id_, size_bytes, done, begun))
+
+    def ask(self, transfer: Transfer, *, ahead: bool = False) -> None:
+        """Start a transfer, now or when an engine is free."""
         if not (self.moving or self.needed or (ahead and self.ahead)):
             self.moving.append(transfer)
             transfer.start()
         else:
             (self.ahead if ahead else self.needed).append(transfer)
             self.pump()
-        return transfer
 
     def drop(self) -> None:
         """Stop all transfers."""
