@@ -64,7 +64,7 @@ lint: .venv  ## the checks of `check` that read the sources only
 wheel-check: .venv  ## build the wheel and smoke-test it in a clean environment
 	$(BIN)/python tests/packaging/wheel_check.py
 
-bench: .venv  ## measure the simulator's speed against bare SimPy
+bench: .venv  ## measure speed against bare loops: simulator, start-up, replay, lanes, hybrid runs
 	$(BIN)/python -m benchmarks.run
 
 gpu-check: .venv  ## check the executor on an accelerator in less than 8 minutes (OUT=folder, DEVICE=cuda:0)
