@@ -17,12 +17,14 @@ from hetsgd.models.policy import (
     Event,
     Fault,
     Fleet,
+    Kind,
     Loss,
     Merge,
     Result,
     Seat,
     Stop,
     Wait,
+    Work,
 )
 from hetsgd.models.trace import ANSWERS, CALLS, FATES, Call, Fate, Trace
 
@@ -35,6 +37,7 @@ _EVENT = {name: 1 << code for code, name in enumerate(EVENTS)}
 _NONE, _ASSIGN, _EVALUATE, _WAIT, _STOP, _MERGE = range(len(ANSWERS))
 _REQUEST, _FINISHED, _IN_PLACE = _CALL["request"], _CALL["finished"], _FATE["in_place"]
 _TRIM_EVERY: Final = 1024
+_NAN: Final = math.nan
 
 
 def event_mask(events: Iterable[Event]) -> int:
@@ -44,6 +47,18 @@ def event_mask(events: Iterable[Event]) -> int:
     5
     """
     return sum(_EVENT[event] for event in events)
+
+
+class _Worker:
+    """What rows about one worker are written with; `work` is the last that it was given, with its codes."""
+
+    __slots__ = ("code", "kind", "read", "reason", "work", "write")
+
+    def __init__(self, code: int, kind: Kind) -> None:
+        self.code = code
+        self.kind = kind
+        self.work: Work | None = None
+        self.read = self.write = self.reason = 0
 
 
 class Books:
@@ -59,7 +74,6 @@ class Books:
         self._calls = 0
         self._rows: dict[int, int] = {}
         self._decided: dict[int, tuple[int, float, Sequence[Result]]] = {}
-        self._kinds = {member.name: member.kind for member in fleet.members}
         self._tables = [trace.tables[name] for name in ("assignments", "results", "fates", "calls")]
         (
             (self._add_assignment, self._assignment_row),
@@ -68,8 +82,8 @@ class Books:
             (self._add_call, self._call_row),
         ) = ((table.buffer.append, table.packed) for table in self._tables)
         self._blank = trace.code("")
-        self._worker = {member.name: trace.code(member.name) for member in fleet.members}
-        trace.workers.update(self._kinds)
+        self._workers = {member.name: _Worker(trace.code(member.name), member.kind) for member in fleet.members}
+        trace.workers.update({name: worker.kind for name, worker in self._workers.items()})
 
     def call(
         self, call: Call, now_s: float, seat: Seat | None, id_: int, detail: str = "", answer: int = _NONE,
@@ -80,7 +94,7 @@ class Books:
         if not self._calls % _TRIM_EVERY:
             self._trim()
         if self._full:
-            worker, lane = (self._worker[seat.worker], seat.lane) if seat is not None else (self._blank, -1)
+            worker, lane = (self._workers[seat.worker].code, seat.lane) if seat is not None else (self._blank, -1)
             detail_text = self._trace.code(detail) if detail else self._blank
             self._add_call(
                 self._call_row(_CALL[call], now_s, worker, lane, id_, answer, answer_id, detail_text, until_s, events)
@@ -103,34 +117,41 @@ class Books:
 
     def assigned(self, assign: Assign, now_s: float) -> None:
         """Record a request with what was given out, and why."""
-        trace, work, id_, start, stop = self._trace, assign.work, assign.id, assign.start, assign.stop
+        work, id_, start, stop = assign.work, assign.id, assign.start, assign.stop
         name, lane = assign.seat
+        worker = self._workers[name]
+        if work is not worker.work:
+            self._note(name, worker, work)
         self._rows[id_] = stop - start
-        trace.totals.batch[name] = work.batch
         if self._some:
-            worker = self._worker[name]
             row = self._assignment_row(
-                id_, self._calls, now_s, worker, lane, assign.epoch, start, stop, assign.lanes, work.batch, work.steps,
-                work.rate, _READ[work.read], _WRITE[work.write], trace.code(work.reason),
+                id_, self._calls, now_s, worker.code, lane, assign.epoch, start, stop, assign.lanes, work.batch,
+                work.steps, work.rate, worker.read, worker.write, worker.reason,
             )  # fmt: skip
             self._add_assignment(row)
             if self._full:
-                blank = self._blank
-                self._add_call(self._call_row(_REQUEST, now_s, worker, lane, -1, _ASSIGN, id_, blank, math.nan, 0))
+                self._add_call(
+                    self._call_row(_REQUEST, now_s, worker.code, lane, -1, _ASSIGN, id_, self._blank, _NAN, 0)
+                )
         self._calls += 1
         if not id_ % _TRIM_EVERY:
             self._trim()
+
+    def _note(self, name: str, worker: _Worker, work: Work) -> None:
+        """A worker is given other work than before: look up its codes, once."""
+        trace = self._trace
+        trace.totals.batch[name] = work.batch
+        worker.work, worker.read, worker.write = work, _READ[work.read], _WRITE[work.write]
+        worker.reason = trace.code(work.reason) if self._some else self._blank
 
     def finished(self, assign: Assign, result: Result, now_s: float) -> None:
         """Record a result; in-place work is in the model by now, the rest has its fate to come."""
         trace, id_, steps = self._trace, result.id, result.steps
         name, lane = assign.seat
-        trace.totals.steps[self._kinds[name]] += steps
+        worker = self._workers[name]
+        trace.totals.steps[worker.kind] += steps
         if self._full:
-            blank = self._blank
-            self._add_call(
-                self._call_row(_FINISHED, now_s, self._worker[name], lane, id_, _NONE, -1, blank, math.nan, 0)
-            )
+            self._add_call(self._call_row(_FINISHED, now_s, worker.code, lane, id_, _NONE, -1, self._blank, _NAN, 0))
         self._calls += 1
         if self._some:
             row = self._result_row(
@@ -170,7 +191,7 @@ class Books:
         results = self._merge(merge, version, start_s, now_s)
         totals, share = self._trace.totals, 1.0 / len(results)
         for result in results:
-            kind = self._kinds[result.seat.worker]
+            kind = self._workers[result.seat.worker].kind
             totals.updates[kind] += share
             totals.staleness[kind][version - 1 - result.read] += 1
             self.fate(result.id, "merged", now_s, merge=merge.id)

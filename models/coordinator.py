@@ -72,7 +72,8 @@ class Coordinator:
         self._schedule = recipe.begin(fleet)
         self._compensates = compensates(recipe)
         self._books = Books(trace, fleet)
-        self._load: dict[Seat, int] = dict.fromkeys(fleet.seats, 0)
+        self.loads: dict[Seat, int] = dict.fromkeys(fleet.seats, 0)
+        """Assignments that each seat holds."""
         self._own_merges: dict[Seat, int] = dict.fromkeys(fleet.seats, 0)
         self._input_seats: dict[int, list[Seat]] = {}
         self._dead: set[Seat] = set()
@@ -89,7 +90,7 @@ class Coordinator:
 
     def load(self, seat: Seat) -> int:
         """Assignments that the seat holds."""
-        return self._load[seat]
+        return self.loads[seat]
 
     def may_start(self, seat: Seat) -> bool:
         """Whether the seat may read the model: no merge with its own results is still under way."""
@@ -122,13 +123,15 @@ class Coordinator:
 
     def request(self, seat: Seat, now_s: float) -> Answer:
         """What this seat does next. The caller keeps to `capacity`."""
-        self.view.now_s = now_s
-        if self.done or self._drain is not None or self._evaluations.open or seat in self._dead:
+        view, evaluations = self.view, self._evaluations
+        view.now_s = now_s
+        # Not `evaluations.open`: this is asked for every assignment.
+        if self.done or self._drain is not None or evaluations.due or evaluations.ordered or seat in self._dead:
             answer = self._held_back(seat)
             if answer is not None:
                 self._books.request(seat, now_s, answer)
                 return answer
-        decision = self._schedule.next(self.view, seat.worker)
+        decision = self._schedule.next(view, seat.worker)
         if isinstance(decision, Wait):
             check_wait(decision, seat, now_s)
             self._books.request(seat, now_s, decision)
@@ -137,19 +140,21 @@ class Coordinator:
 
     def finished(self, result: Result, now_s: float) -> tuple[Merge, ...]:
         """An assignment has come in: the merges that follow from it."""
-        self.view.now_s = now_s
+        view = self.view
+        view.now_s = now_s
         assign = self.in_flight.pop(result.id, None)
         if assign is None:
             raise PolicyError(f"finished: no assignment {result.id} is in flight")
         check_result(assign, result)
-        self._load[assign.seat] -= 1
-        self._tallies[assign.seat.worker].finished(result)
+        seat = assign.seat
+        self.loads[seat] -= 1
+        self._tallies[seat.worker].finished(result)
         if result.wrote > self.version:
             self.version = result.wrote
         self._books.finished(assign, result, now_s)
         if assign.work.write != "in_place":
             self.held[result.id] = result
-        asked = self._schedule.on_result(self.view, result)
+        asked = self._schedule.on_result(view, result)
         return self._settle(self._register(asked, now_s) if asked else [], now_s)
 
     def merged(self, merge: Merge, *, version: int, start_s: float, now_s: float) -> tuple[Merge, ...]:
@@ -199,7 +204,7 @@ class Coordinator:
         for assign in lost:
             del self.in_flight[assign.id]
         tally.in_flight -= len(lost)
-        self._load[seat] = 0
+        self.loads[seat] = 0
         if seat in tally.dead:
             self._dead.add(seat)
             kept = [r for r in self.held.values() if r.seat == seat and r.work.write == "keep"]
@@ -209,7 +214,7 @@ class Coordinator:
         fault = replace(fault, lost=tuple(item.id for item in lost))
         self._books.failed(fault, lost, now_s)
         self._evaluations.lost(seat)
-        if len(self._dead) == len(self._load):
+        if len(self._dead) == len(self.loads):
             self._end("every worker is lost", now_s, "failed")
             return ()
         on_fault = getattr(self._schedule, "on_fault", None)
@@ -279,7 +284,7 @@ class Coordinator:
         assign = new_assign(self._ids, seat, cursor.epoch, start, stop, lanes, work)
         self._ids += 1
         self.in_flight[assign.id] = assign
-        self._load[seat] += 1
+        self.loads[seat] += 1
         tally.asked += 1
         tally.in_flight += 1
         tally.batch = work.batch
@@ -308,6 +313,7 @@ class Coordinator:
         self._books.epoch(self.cursor.epoch, self._epoch_start_s, now_s)
         self._epoch_start_s = now_s
         self.cursor.next_epoch()
+        self.view.epoch = self.cursor.epoch
 
     # -- evaluation, drain and stop -----------------------------------------------------------------------------
 

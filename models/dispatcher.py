@@ -64,6 +64,7 @@ class Dispatcher:
 
     def _pass(self, event: Event | None, now_s: float, orders: list[Order]) -> None:
         coordinator, waiting = self._coordinator, self._waiting
+        loads, capacity = coordinator.loads, coordinator.capacity
         asked = self._woken(event, now_s)
         while asked:
             again: list[Seat] = []
@@ -72,7 +73,7 @@ class Dispatcher:
                 if isinstance(answer, Assign):
                     orders.append((seat, answer))
                     waiting.pop(seat, None)
-                    if coordinator.load(seat) < coordinator.capacity:
+                    if loads[seat] < capacity:
                         waiting[seat] = None
                         again.append(seat)
                 elif isinstance(answer, Wait):

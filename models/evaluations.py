@@ -12,7 +12,8 @@ from hetsgd.models.run import RunSettings
 class Evaluations:
     """The evaluations of one run.
 
-    `due`: one is wanted and waits for the seat that computes it. `snapshots`: to be taken next. The period of timed
+    `due`: one is wanted and waits for the seat that computes it. `ordered`: the orders under way, and who has each.
+    `snapshots`: to be taken next. The period of timed
     evaluations runs from the end of one to the start of the next: with an evaluation that takes longer than the
     period, training would otherwise never get its turn.
     """
@@ -24,18 +25,18 @@ class Evaluations:
         self._tallies = tallies
         self._last_s = 0.0
         self._ids = 0
-        self._ordered: dict[int, tuple[Evaluate, Seat | None]] = {}
+        self.ordered: dict[int, tuple[Evaluate, Seat | None]] = {}
         self.snapshots: list[Evaluate] = []
 
     @property
     def under_way(self) -> bool:
         """Whether a live seat computes a loss."""
-        return any(seat is not None for _, seat in self._ordered.values())
+        return any(seat is not None for _, seat in self.ordered.values())
 
     @property
     def open(self) -> bool:
         """Whether a loss is due or ordered and not known yet."""
-        return self.due or bool(self._ordered)
+        return self.due or bool(self.ordered)
 
     def next_s(self) -> float | None:
         """When the next timed evaluation comes due; None without a period or while one is open."""
@@ -55,27 +56,27 @@ class Evaluations:
         """The evaluation that this seat should do now, if one waits and the seat is the one to do it."""
         if not self.open or not self._is_evaluator(seat):
             return None
-        for key, (order, evaluator) in self._ordered.items():
+        for key, (order, evaluator) in self.ordered.items():
             if evaluator is None:
-                self._ordered[key] = (order, seat)
+                self.ordered[key] = (order, seat)
                 return order
         if not self.due:
             return None
         self.due = False
         order = self.new(epoch, version)
-        self._ordered[order.id] = (order, seat)
+        self.ordered[order.id] = (order, seat)
         return order
 
     def lost(self, seat: Seat) -> None:
         """The seat is gone; another repeats its evaluation."""
-        for key, (order, evaluator) in self._ordered.items():
+        for key, (order, evaluator) in self.ordered.items():
             if evaluator == seat:
-                self._ordered[key] = (order, None)
+                self.ordered[key] = (order, None)
 
     def answered(self, order: Evaluate, now_s: float) -> bool:
         """Count an answer; False when it was not waited for."""
         self._last_s = now_s
-        return self._ordered.pop(order.id, None) is not None
+        return self.ordered.pop(order.id, None) is not None
 
     def snapshot(self, epoch: int, version: int) -> None:
         """Take a snapshot with the next `taken`."""

@@ -93,7 +93,7 @@ class Cursor:
 class CoordinatorView:
     """The read-only face of the coordinator's books that policies get; one object for the whole run."""
 
-    __slots__ = ("_coordinator", "held", "in_flight", "losses", "now_s", "workers")
+    __slots__ = ("_coordinator", "epoch", "held", "in_flight", "losses", "now_s", "workers")
 
     def __init__(
         self,
@@ -109,11 +109,8 @@ class CoordinatorView:
         self.held: Mapping[int, Result] = MappingProxyType(held)
         self.losses: Sequence[Loss] = losses
         self.now_s = 0.0
-
-    @property
-    def epoch(self) -> int:
+        self.epoch = 0
         """The epoch that rows are given out of."""
-        return self._coordinator.cursor.epoch
 
     @property
     def rows_left(self) -> int:
