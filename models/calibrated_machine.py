@@ -22,6 +22,7 @@ from hetsgd.models.step_table import Shape, StepCurve
 from hetsgd.models.workload import Precision
 
 MEASURED: Final = "measured by hetsgd calibrate"
+_UNKNOWN_NOISE: Final = 0.1
 _TYPICAL_LAYERS: Final = 4
 _MEASURED: Final = frozenset(
     {
@@ -251,7 +252,7 @@ def _forward_share(store: SampleStore, device: str, fit: StepFit, shapes: Sequen
 def _curves(samples: dict[Cell, StepSample], shapes: Sequence[Shape], fit: StepFit) -> list[StepCurve]:
     """The tables of the networks that were measured with so many lanes, each smoothed beside the fit."""
     curves = []
-    noise = float(np.median([sample.spread for sample in samples.values()]))
+    noise = float(np.median([sample.spread for sample in samples.values()])) or _UNKNOWN_NOISE
     kinds: tuple[tuple[Write, bool], ...] = (("in_place", False), ("in_place", True), ("gradient", False))
     for shape in shapes:
         for write, held_out in kinds:

@@ -66,7 +66,8 @@ def fit_steps(start: StepFit, samples: Sequence[StepSample]) -> StepFit:
         costs=costs,
         batches=_range([sample.batch for sample in samples]),
         parameters=_range([sample.workload.parameters for sample in samples]),
-        spread=float(np.median([sample.spread for sample in samples])),
+        # Without repeats nothing is known of their spread.
+        spread=float(np.median([sample.spread for sample in samples])) or None,
     )
     return replace(fit, fit_error=error_of(fit, samples))
 

@@ -58,6 +58,7 @@ class _Calibration:
         self._tell = tell
         self._begun_s = time.monotonic() - store.elapsed_s
         self._round = 0
+        self._things = sum(1 for shape in scope.shapes for _ in scope.cells(shape))
         socket = scope.machine.sockets[0]
         self._guesses: dict[str, StepFit] = {socket.name: core_start(socket, {"l2": None, "l3": None, "dram": None})}
         for acc in distinct_accelerators(scope.machine):
@@ -100,7 +101,11 @@ class _Calibration:
         """Tell where the calibration is; Interrupted when it is to end."""
         if self._interrupts.received:
             raise Interrupted
-        self._tell(min(self._elapsed_s() / (60.0 * self._scope.minutes), 1.0), f"round {self._round + 1}, {what}")
+        share = self._elapsed_s() / (60.0 * self._scope.minutes)
+        if self._round == 0:
+            # The first round is finished however long it takes.
+            share = min(share, len(self._store.measured()) / self._things)
+        self._tell(min(share, 1.0), f"round {self._round + 1}, {what}")
 
     # -- memory, links, messages ----------------------------------------------------------------------------------
 

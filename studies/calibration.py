@@ -97,10 +97,11 @@ def error_words(machine: Machine) -> list[str]:
     held_out = [fit.held_out_error for fit in fits if fit.held_out_error is not None]
     if not held_out:
         return _disturbed(machine)
-    spread = max(fit.spread or 0.0 for fit in fits)
+    spreads = [fit.spread for fit in fits if fit.spread is not None]
+    repeats = f"repeats differ by {percent(max(spreads))}" if spreads else "nothing was measured twice"
     return [
         f"calibrate: steps at batch sizes that were held out are predicted within {percent(max(held_out))} on average "
-        f"(repeats differ by {percent(spread)})",
+        f"({repeats})",
         *_disturbed(machine),
     ]
 
@@ -167,9 +168,10 @@ def _measure(scope: Scope, store: SampleStore, out: Path) -> None:
     from hetsgd.real.workforce import Interrupted as Stopped
 
     left_s = max(60.0 * scope.minutes, scope.least_s) - store.elapsed_s
+    duration = f"for about {seconds(left_s)}" if left_s > 1.0 else "until all was measured once"
     say(
-        f"calibrate: measures this machine for about {seconds(max(left_s, 0.0))}: {_host(scope)}; leave it to itself "
-        f"meanwhile. Ctrl-C keeps what was measured, and the same command goes on from there"
+        f"calibrate: measures this machine {duration}: {_host(scope)}; leave it to itself meanwhile, it takes longer on "
+        f"a busy machine. Ctrl-C keeps what was measured, and the same command goes on from there"
     )
     began_s = time.perf_counter()
     try:
