@@ -170,8 +170,8 @@ def _measure(scope: Scope, store: SampleStore, out: Path) -> None:
     left_s = max(60.0 * scope.minutes, scope.least_s) - store.elapsed_s
     duration = f"for about {seconds(left_s)}" if left_s > 1.0 else "until all was measured once"
     say(
-        f"calibrate: measures this machine {duration}: {_host(scope)}; leave it to itself meanwhile, it takes longer on "
-        f"a busy machine. Ctrl-C keeps what was measured, and the same command goes on from there"
+        f"calibrate: measures this machine {duration}: {_host(scope)}; leave it to itself meanwhile, it takes longer "
+        f"on a busy machine. Ctrl-C keeps what was measured, and the same command goes on from there"
     )
     began_s = time.perf_counter()
     try:
