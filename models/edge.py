@@ -200,6 +200,12 @@ def load_object(text: str) -> Any:
     module, _, path = text.partition(":")
     if not module or not path:
         raise ValueError(f"{text!r}: an object is named package.module:object")
+    if module.endswith(".py"):
+        name = Path(module).stem
+        raise ValueError(
+            f"{text!r}: a module is named without .py and without its folder: {name}:{path}, called in the folder of "
+            f"{Path(module).name} or with that on PYTHONPATH"
+        )
     try:
         with _prints_to_stderr():
             found: Any = importlib.import_module(module)

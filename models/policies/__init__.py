@@ -10,13 +10,16 @@ import dataclasses
 import difflib
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import PurePath
 from typing import Any, Final
 
 from hetsgd.models.edge import load_object
-from hetsgd.models.keys import Key, keys_of
+from hetsgd.models.keys import Key, check_keys, keys_of
 from hetsgd.models.policy import PolicyError, Recipe
 
 _PARTS: Final = ("begin", "kinds", "lane_modes", "max_lookahead", "reads_losses")
+_GUIDE: Final = "docs/policies.md"
+"""How a policy is written, with an example."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +93,10 @@ def recipe(name: str, **keys: object) -> Recipe:
     found = _foreign(name) if ":" in name else _built_in(name)
     if isinstance(found, type):
         _known_keys(name, found, keys)
-        made = found(**keys)
+        try:
+            made = found(**keys)
+        except TypeError as error:
+            raise PolicyError(f"policy: {name}: making one raised TypeError: {error}; see {_GUIDE}") from error
     else:
         if keys:
             _known_keys(name, type(found), keys)
@@ -99,16 +105,27 @@ def recipe(name: str, **keys: object) -> Recipe:
             made = found
     missing = [part for part in _PARTS if not hasattr(made, part)]
     if missing:
-        raise PolicyError(f"policy: {name} is no recipe, it has no {', '.join(missing)}")
+        raise PolicyError(
+            f"policy: {name} is no recipe, it has no {', '.join(missing)}; {_GUIDE} says what each of them is, "
+            "and has an example"
+        )
+    if dataclasses.is_dataclass(made):
+        check_keys(made)  # the ranges that its keys have, whether or not the recipe looks at them itself
     result: Recipe = made
     return result
 
 
 def _built_in(name: str) -> type[Any]:
     info = POLICIES.get(name)
+    if info is None and name.endswith(".py"):
+        raise PolicyError(
+            f"policy: {name!r} is a Python file; name the class in it as {PurePath(name).stem}:CLASS, with the file "
+            f"in the folder where you call this or on PYTHONPATH ({_GUIDE})"
+        )
     if info is None:
         raise PolicyError(
-            f"policy: there is no {name!r}{_nearest(name, list(POLICIES))}; policies: {', '.join(POLICIES)}"
+            f"policy: there is no {name!r}{_nearest(name, list(POLICIES))}; policies: {', '.join(POLICIES)}; one of "
+            f"your own is package.module:object ({_GUIDE})"
         )
     return info.load()
 

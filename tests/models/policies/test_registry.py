@@ -52,6 +52,7 @@ def test_listing_policies_and_making_a_recipe_load_no_numpy() -> None:
     ("name", "keys", "says"),
     [
         ("adaptive", {}, r"there is no 'adaptive', did you mean 'adaptive-hogbatch'\?; policies: hogwild, "),
+        ("mine.py", {}, r"name the class in it as mine:CLASS"),
         ("hogwold", {}, r"did you mean 'hogwild'\?"),
         (
             "hogwild",
