@@ -47,17 +47,17 @@ def _limits(result: StudyResult) -> Iterator[str]:
         if close and first is not None:
             yield f"On {panel.machine}, whether {first.label} is faster than {' or '.join(close)}."
         yield from _missed(panel, level)
+    yield from _diverged(result)
     yield from _tuning(result)
     for failure in result.failures:
         yield f"A run failed and is left out: {failure}"
 
 
 def _missed(panel: Panel, level: float) -> Iterator[str]:
-    missed = [entry for entry in panel.ranking(level).entries if not entry.always]
+    entries = panel.ranking(level).entries
+    missed = [f"{entry.label} ({entry.shortfall} seeds)" for entry in entries if not (entry.always or entry.diverged)]
     if missed:
-        words = ", ".join(
-            f"{entry.label} ({entry.reached} of {counted(len(entry.times_s), 'seed')} did)" for entry in missed
-        )
+        words = ", ".join(missed)
         yield f"On {panel.machine}, when these would get there, which did not in every seed within the run: {words}."
 
 
@@ -76,3 +76,20 @@ def _tuning(result: StudyResult) -> Iterator[str]:
                 f"{choice.label} ({', '.join(key.split('.', 1)[-1] for key in choice.at_edge)})" for choice in edges
             )
             yield f"On {machine}, whether a better value lies outside the grid, at whose edge the best was: {words}."
+
+
+def _diverged(result: StudyResult) -> Iterator[str]:
+    """The settings with which a policy diverged, and whether its pilots could have ruled them out."""
+    for panel in result.panels:
+        fixed = {key for key, _ in result.study.settings_on(panel.machine)}
+        for choice in result.choices:
+            seeds = panel.diverged.get(choice.label, 0)
+            if (choice.machine, choice.workload) != (panel.machine, panel.workload) or not seeds:
+                continue
+            at = ", ".join(f"{key.split('.', 1)[-1]} {value}" for key, value in choice.settings if key not in fixed)
+            pilots = "every point of its grid did in the pilots" if choice.diverged else "its pilot run there did not"
+            yield (
+                f"On {panel.machine}, how well {choice.label} can do: it diverged in {seeds} of "
+                f"{counted(len(panel.runs[choice.label]), 'seed')} at the {'tuned ' if choice.tried else ''}settings "
+                f"{at or 'that all have'}{f'; {pilots}' if choice.tried else ''}. A smaller learning rate may mend it."
+            )

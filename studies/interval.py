@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 CONFIDENCE: Final = 0.95
+LEAST: Final = 3
+"""So many values make an interval that says something: with two it is twelve times as wide as their standard error."""
+_WIDEST: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +21,19 @@ class Interval:
     low: float
     high: float
     n: int
+
+    @property
+    def silent(self) -> str:
+        """Why the interval of a positive quantity tells a reader nothing, in words; empty where it does.
+
+        It is of fewer than three values, or reaches to zero or over more than a factor of ten.
+
+        >>> mean_interval([1.0, 2.0]).silent, mean_interval([1.0, 1.1, 1.2]).silent
+        ('2 seeds are too few for an interval', '')
+        """
+        if self.n < LEAST:
+            return "one seed, no interval" if self.n == 1 else f"{self.n} seeds are too few for an interval"
+        return "" if self.low > 0.0 and self.high <= _WIDEST * self.low else "the seeds differ too much for an interval"
 
 
 def mean_interval(values: Sequence[float]) -> Interval:

@@ -38,7 +38,12 @@ class Panel:
             for label, by_seed in self.runs.items()
         }
         losses = {label: mean_final_loss(by_seed.values()) for label, by_seed in self.runs.items()}
-        return rank(self.machine, self.workload, level, times, losses)
+        return rank(self.machine, self.workload, level, times, losses, self.diverged)
+
+    @property
+    def diverged(self) -> Mapping[str, int]:
+        """In how many seeds the simulated runs of each policy diverged."""
+        return {label: sum(map(ended_above, by_seed.values())) for label, by_seed in self.runs.items()}
 
 
 def panels_of(found: Mapping[Case, StoredRun], level: float) -> tuple[Panel, ...]:
@@ -92,6 +97,16 @@ def time_to(record: Record, reference: LossReference | None, level: float) -> fl
     curve = record["loss"]
     losses = [math.nan if point["train"] is None else point["train"] for point in curve]
     return time_to_loss([point["t_s"] for point in curve], losses, reference.loss(level))
+
+
+def ended_above(record: Record) -> bool:
+    """Whether a run diverged: its training loss ended above where it began, or was not finite any more."""
+    if record["status"] == "diverged":
+        return True
+    losses = [point["train"] for point in record["loss"]]
+    if not losses or losses[0] is None:
+        return False  # no losses were computed
+    return losses[-1] is None or bool(losses[-1] > losses[0])
 
 
 def final_loss(record: Record) -> float:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from hetsgd.models.words import counted
 from hetsgd.studies.campaign import StudyResult
 from hetsgd.studies.interval import Interval, mean_interval, number, percent, seconds, share
 from hetsgd.studies.ranking import Entry
-from hetsgd.studies.results import Panel, Record, examples_per_s, final_loss, mean_epoch_s, time_to
+from hetsgd.studies.results import Panel, Record, examples_per_s, final_loss, mean_epoch_s, reference_over, time_to
 from hetsgd.studies.spending import dollars, joules, until
 from hetsgd.studies.validation import TIME, Row, Validation
 
@@ -51,9 +51,11 @@ def _ranking(panel: Panel, level: float, result: StudyResult) -> Table:
     goal = "" if panel.reference is None else f" (training loss {number(panel.reference.loss(level))})"
     return Table(
         title=f"Simulated on {where}",
-        note=f"Ordered by time to {percent(level)} of the way{goal}; means over {len(result.study.seeds)} seeds, in "
-        "brackets the 95 % interval. Times the first: paired by seed. CPU, acc. (accelerator): share of the "
-        "updates, share of the time computing, mean staleness in updates."
+        note=f"Ordered by time to {percent(level)} of the way{goal}; means over "
+        f"{counted(len(result.study.seeds), 'seed')}, in brackets the 95 % interval, where there are seeds enough and "
+        "they agree to within a factor of ten. Times the first: geometric mean of the ratios, seed by seed, not the "
+        "ratio of the means. CPU, acc. (accelerator): share of the updates, share of the time computing, mean "
+        "staleness in updates."
         + (" Energy and cost until that level, at the mean power and the price of the machine." if spent else ""),
         headings=(
             "policy",
@@ -97,14 +99,14 @@ def _ranking_row(
 
 def _times(entry: Entry, ratio: Interval | None) -> list[str]:
     interval = entry.interval
-    time = f"reached in {entry.reached} of {len(entry.times_s)}" if interval is None else _bracket(interval, seconds)
+    time = entry.shortfall if interval is None else _bracket(interval, seconds)
     return [time, "" if ratio is None else _bracket(ratio, number)]
 
 
 def _bracket(interval: Interval, words: Any) -> str:
-    if math.isnan(interval.low):
+    if interval.silent:
         return str(words(interval.mean))
-    low, high = words(max(interval.low, 0.0)), words(interval.high)
+    low, high = words(interval.low), words(interval.high)
     unit = str(words(interval.mean)).partition(" ")[2]
     if unit and low.endswith(f" {unit}") and high.endswith(f" {unit}"):
         low = low.removesuffix(f" {unit}")
@@ -217,14 +219,37 @@ def _choices(result: StudyResult) -> Table:
             seconds(choice.time_s),
             number(choice.loss),
             str(choice.tried),
+            str(choice.rejected),
             ", ".join(key.split(".", 1)[-1] for key in choice.at_edge) or "-",
         )
         for choice in result.choices
     ]
     return Table(
         title="What the pilots chose",
-        note="Every policy had the same number of pilot runs; the point that was first to the level, else the one with "
-        "the lowest loss, entered the study. At the edge: the best value tried was the smallest or the largest.",
-        headings=("policy", "settings", "time to the level", "loss at the end", "points tried", "at the edge"),
+        note="Every policy had the same number of pilot runs. The point that was first to the pilots' level, else the "
+        "one with the lowest loss, entered the study; one that diverged (its loss ended above where it began) only "
+        f"where all did. {_pilot_levels(result)} At the edge: the best value tried was the smallest or the largest.",
+        headings=(
+            "policy", "settings", "time to the pilots' level", "pilot's loss at the end", "points tried", "diverged",
+            "at the edge",
+        ),
         rows=tuple(rows),
+    )  # fmt: skip
+
+
+def _pilot_levels(result: StudyResult) -> str:
+    """What the pilots' level is: it is of the pilot runs, which are shorter than those that the study compares."""
+    found: dict[str, list[Record]] = {}
+    for case, run in result.found.items():
+        if case.role == "pilot":
+            where = case.machine if len(result.study.workloads) == 1 else f"{case.machine}, {case.workload}"
+            found.setdefault(where, []).append(run.record)
+    levels = {where: reference_over(records) for where, records in found.items()}
+    words = [
+        f"{number(reference.loss(result.study.level))} on {where}" for where, reference in levels.items() if reference
+    ]
+    return (
+        f"The pilots' level is {percent(result.study.level)} of the way from the initial loss to the lowest of the "
+        f"pilot runs alone: a training loss of {', '.join(words) or 'none, since no pilot improved'}. The level that "
+        "decides above is of the runs that the study compares, and is another loss."
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hetsgd.studies.case import Case
 from hetsgd.studies.record import StoredRun
-from hetsgd.studies.results import final_loss, reference_over, time_to
+from hetsgd.studies.results import ended_above, final_loss, reference_over, time_to
 from hetsgd.studies.study import Settings, Study
 
 
@@ -18,6 +18,7 @@ class Choice:
 
     `time_s` to the level in the pilot (None: not reached), `loss` at its end, `tried` grid points, `at_edge` the
     grid keys with more than two values of which the smallest or largest was chosen: a better one may lie outside.
+    `rejected` of the points diverged: their loss ended above where it began.
     """
 
     machine: str
@@ -29,6 +30,12 @@ class Choice:
     loss: float
     tried: int
     at_edge: tuple[str, ...]
+    rejected: int = 0
+
+    @property
+    def diverged(self) -> bool:
+        """Whether every point that was tried diverged, the chosen one with them."""
+        return 0 < self.tried == self.rejected
 
 
 def pilot_cases(study: Study) -> list[Case]:
@@ -49,6 +56,7 @@ def pilot_cases(study: Study) -> list[Case]:
 def choose(study: Study, found: Mapping[Case, StoredRun]) -> tuple[Choice, ...]:
     """The best grid point of each policy: the first to the study's level of the best pilot loss, else lowest loss.
 
+    A point whose loss ends above where it began is taken only where all do, however early it passed the level.
     The level is relative to the pilots of all policies on that machine and workload. Ties go to the first point.
     """
     choices = []
@@ -67,12 +75,14 @@ def _choose(study: Study, machine: str, workload: str, label: str, own: Mapping[
     reference = reference_over(run.record for run in own.values())
     mine = {case: run.record for case, run in own.items() if case.label == label}
 
-    def order(case: Case) -> tuple[float, float]:
-        time_s = None if mine[case]["status"] == "diverged" else time_to(mine[case], reference, study.level)
-        return math.inf if time_s is None else time_s, final_loss(mine[case])
+    diverged = {case for case, record in mine.items() if ended_above(record)}
+
+    def order(case: Case) -> tuple[bool, float, float]:
+        time_s = None if case in diverged else time_to(mine[case], reference, study.level)
+        return case in diverged, math.inf if time_s is None else time_s, final_loss(mine[case])
 
     best = min(mine, key=order)
-    time_s, loss = order(best)
+    _, time_s, loss = order(best)
     variant = next(variant for variant in study.variants if variant.label == label)
     return Choice(
         machine=machine,
@@ -84,6 +94,7 @@ def _choose(study: Study, machine: str, workload: str, label: str, own: Mapping[
         loss=loss,
         tried=len(mine),
         at_edge=_edges(variant.grid, dict(best.settings)),
+        rejected=len(diverged),
     )
 
 

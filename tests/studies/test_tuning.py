@@ -43,6 +43,21 @@ def test_each_policy_enters_with_its_first_to_the_level_and_edges_are_told() -> 
     assert (second.time_s, second.loss, second.at_edge) == (None, 0.4, ("run.learning_rate",))
 
 
+def test_a_point_that_ends_above_where_it_began_is_taken_only_where_all_do() -> None:
+    asked = study(variant("a", 0.1, 0.5), variant("b", 0.1, 0.5), pilot=Pilot(stop=STOP))
+    # The larger rate of a passes every level at once and then blows up; both of b's do.
+    curves = [
+        [(0.0, 1.0), (1.0, 0.2)], [(0.0, 1.0), (0.1, 0.1), (1.0, 5.6)],
+        [(0.0, 1.0), (0.1, 0.1), (1.0, 7.0)], [(0.0, 1.0), (0.2, 0.1), (1.0, 3.0)],
+    ]  # fmt: skip
+    found = {key: stored(record(curve)) for key, curve in zip(pilot_cases(asked), curves, strict=True)}
+    steady, lost = choose(asked, found)
+    assert dict(steady.settings)["run.learning_rate"] == 0.1
+    assert (steady.rejected, steady.diverged) == (1, False)
+    assert (dict(lost.settings)["run.learning_rate"], lost.loss) == (0.5, 3.0)
+    assert (lost.time_s, lost.diverged) == (None, True)
+
+
 def test_without_a_pilot_every_point_enters_under_its_own_label() -> None:
     labels = [choice.label for choice in untuned(study(variant("a", 0.1, 0.2), Variant(label="b", policy="b")))]
     assert labels == ["a learning_rate=0.1", "a learning_rate=0.2", "b"]
@@ -54,5 +69,5 @@ def test_unequal_budgets_are_refused() -> None:
 
 
 def test_the_pilot_has_a_seed_of_its_own() -> None:
-    with pytest.raises(ValueError, match=r"pilot.seed must not be one of the study's seeds \(0, 1\), got 1"):
+    with pytest.raises(ValueError, match=r"pilot.seed must not be one of the study's seeds, got 1"):
         study(variant("a", 0.1), pilot=Pilot(stop=STOP, seed=1))
