@@ -38,6 +38,9 @@ def run(
 ) -> None:
     """Run a study; running it again resumes it, and keeps what is there.
 
+    FILE names machines, workloads, policies with grids of their keys, stop rules, and whether to tune by pilots, to
+    calibrate this machine and to validate by real runs: docs/studies.md has every key.
+
     Example:
 
     \b
