@@ -76,7 +76,8 @@ class Coordinator:
         """Assignments that each seat holds."""
         self._own_merges: dict[Seat, int] = dict.fromkeys(fleet.seats, 0)
         self._input_seats: dict[int, list[Seat]] = {}
-        self._dead: set[Seat] = set()
+        self.dead: set[Seat] = set()
+        """Seats that cannot be asked any more."""
         self._drain: str | None = None  # why we drain: "epoch", "evaluate" or "stop"
         self._drained = False
         self._evaluations = Evaluations(run, fleet, self._tallies)
@@ -98,7 +99,7 @@ class Coordinator:
 
     def alive(self, seat: Seat) -> bool:
         """Whether the seat can still be asked."""
-        return seat not in self._dead
+        return seat not in self.dead
 
     @property
     def quiet(self) -> bool:
@@ -126,7 +127,7 @@ class Coordinator:
         view, evaluations = self.view, self._evaluations
         view.now_s = now_s
         # Not `evaluations.open`: this is asked for every assignment.
-        if self.done or self._drain is not None or evaluations.due or evaluations.ordered or seat in self._dead:
+        if self.done or self._drain is not None or evaluations.due or evaluations.ordered or seat in self.dead:
             answer = self._held_back(seat)
             if answer is not None:
                 self._books.request(seat, now_s, answer)
@@ -194,7 +195,7 @@ class Coordinator:
         (`keep`). Gradients and replicas that were handed in stay. A seat that is lost already changes nothing.
         """
         seat = fault.seat
-        if seat in self._dead:
+        if seat in self.dead:
             return ()
         self.view.now_s = now_s
         self.wake_all = True
@@ -206,7 +207,7 @@ class Coordinator:
         tally.in_flight -= len(lost)
         self.loads[seat] = 0
         if seat in tally.dead:
-            self._dead.add(seat)
+            self.dead.add(seat)
             kept = [r for r in self.held.values() if r.seat == seat and r.work.write == "keep"]
             for result in kept:
                 del self.held[result.id]
@@ -214,7 +215,7 @@ class Coordinator:
         fault = replace(fault, lost=tuple(item.id for item in lost))
         self._books.failed(fault, lost, now_s)
         self._evaluations.lost(seat)
-        if len(self._dead) == len(self.loads):
+        if len(self.dead) == len(self.loads):
             self._end("every worker is lost", now_s, "failed")
             return ()
         on_fault = getattr(self._schedule, "on_fault", None)
@@ -264,7 +265,7 @@ class Coordinator:
 
     def _held_back(self, seat: Seat) -> Evaluate | Wait | Stop | None:
         """What comes before any new assignment of this seat, if anything does."""
-        if self.done or seat in self._dead:
+        if self.done or seat in self.dead:
             return Stop(reason=self.stop_reason if self.done else "lost")
         evaluation = self._evaluations.order_for(seat, self.cursor.epoch, self.version)
         if evaluation is not None:

@@ -19,27 +19,28 @@ class Dispatcher:
         self._coordinator = coordinator
         self._timed = coordinator.run.evaluate_every_s is not None
         self._rank = {seat: rank for rank, seat in enumerate(coordinator.fleet.seats)}
-        self._waiting: dict[Seat, Wait | None] = dict.fromkeys(coordinator.fleet.seats)
+        self.waiting: dict[Seat, Wait | None] = dict.fromkeys(coordinator.fleet.seats)
+        """The seats with room, and what they wait for (None: to be asked)."""
 
     def free(self, seat: Seat) -> None:
         """The seat has room again: it finished an assignment or an evaluation."""
-        if self._coordinator.alive(seat):
-            self._waiting[seat] = None
+        if seat not in self._coordinator.dead:
+            self.waiting[seat] = None
 
     def lost(self, seat: Seat) -> None:
         """The seat is gone and is not asked again."""
-        self._waiting.pop(seat, None)
+        self.waiting.pop(seat, None)
 
     def wake_s(self) -> float | None:
         """The earliest time at which a waiting seat wants to be asked again, or None."""
-        if not self._waiting:
+        if not self.waiting:
             return None
-        times = [wait.until_s for wait in self._waiting.values() if wait is not None and wait.until_s is not None]
+        times = [wait.until_s for wait in self.waiting.values() if wait is not None and wait.until_s is not None]
         return min(times) if times else None
 
     def waits(self) -> dict[str, str]:
         """Who waits for what, in words."""
-        return {str(seat): wait.reason for seat, wait in self._waiting.items() if wait is not None}
+        return {str(seat): wait.reason for seat, wait in self.waiting.items() if wait is not None}
 
     def sweep(self, event: Event | None, now_s: float) -> list[Order]:
         """Ask the seats that this event wakes; None asks every waiting seat. Ends a run that is deadlocked."""
@@ -60,10 +61,10 @@ class Dispatcher:
             return False
         # A policy may wait for the next timed loss, if it says so: other waits only end by what will not happen.
         timed = coordinator.run.evaluation != "deferred" and coordinator.next_evaluation_s() is not None
-        return not (timed and any(wait is not None and "evaluated" in wait.on for wait in self._waiting.values()))
+        return not (timed and any(wait is not None and "evaluated" in wait.on for wait in self.waiting.values()))
 
     def _pass(self, event: Event | None, now_s: float, orders: list[Order]) -> None:
-        coordinator, waiting = self._coordinator, self._waiting
+        coordinator, waiting = self._coordinator, self.waiting
         loads, capacity = coordinator.loads, coordinator.capacity
         asked = self._woken(event, now_s)
         while asked:
@@ -88,7 +89,7 @@ class Dispatcher:
 
     def _woken(self, event: Event | None, now_s: float) -> list[Seat]:
         """The waiting seats to ask now, in seat order."""
-        coordinator, waiting = self._coordinator, self._waiting
+        coordinator, waiting = self._coordinator, self.waiting
         everybody = coordinator.wake_all or event is None or event in ("failed", "evaluated")
         coordinator.wake_all = False
         if everybody or not any(waiting.values()):

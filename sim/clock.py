@@ -12,7 +12,7 @@ import simpy.events
 
 # After so many skips in a row the queue has its turn, so that whoever drives the clock does.
 _SKIPS: Final = 64
-_NORMAL: Final = simpy.events.NORMAL
+NORMAL: Final = simpy.events.NORMAL
 
 
 class Call:
@@ -46,8 +46,9 @@ class Clock(simpy.Environment):
 
     def __init__(self) -> None:
         super().__init__()
-        # SimPy's queue, known to hold calls.
-        self._calls = cast(list[tuple[float, int, int, Call]], self._queue)
+        # SimPy's queue, known to hold calls, and the numbers that keep those of the same time in order.
+        self.numbers = self._eid
+        self.calls = cast(list[tuple[float, int, int, Call]], self._queue)
         self.over = False
         self.events = 0
         """Calls that have happened so far, and what happened without one because it was skipped to."""
@@ -65,22 +66,22 @@ class Clock(simpy.Environment):
     def call_at(self, at_s: float, action: Callable[[Call], None], value: Any = None) -> Call:
         """Let `action` happen at `at_s`; it is handed the call, whose `value` this is."""
         call = Call(action, value)
-        heappush(self._calls, (at_s, _NORMAL, next(self._eid), call))
+        heappush(self.calls, (at_s, NORMAL, next(self.numbers), call))
         return call
 
     def call(self, delay_s: float, action: Callable[[Call], None], value: Any = None) -> Call:
         """Let `action` happen in `delay_s` seconds."""
         call = Call(action, value)
-        heappush(self._calls, (self.now_s + delay_s, _NORMAL, next(self._eid), call))
+        heappush(self.calls, (self.now_s + delay_s, NORMAL, next(self.numbers), call))
         return call
 
     def put(self, at_s: float, call: Call) -> None:
         """Let a call happen at `at_s` that is not in the queue: it may be used again and again."""
-        heappush(self._calls, (at_s, _NORMAL, next(self._eid), call))
+        heappush(self.calls, (at_s, NORMAL, next(self.numbers), call))
 
     def drive(self, events: int) -> bool:
         """Let so many events happen, or fewer if the run is over with one of them; is it?"""
-        queue = self._calls
+        queue = self.calls
         happened = 0
         try:
             while happened < events:
@@ -101,7 +102,7 @@ class Clock(simpy.Environment):
         Saves what would have been scheduled next anyway from going through the event queue, with the same outcome.
         """
         self._skips += 1
-        queue = self._calls
+        queue = self.calls
         if self.over or (queue and not at_s < queue[0][0]) or self._skips >= _SKIPS:
             self._skips = 0
             return False

@@ -219,7 +219,12 @@ class Device:
             stream, amount = costs.measured(measured, gradient)
             self.launching_s += 2.0 * costs.launches_s
         self.launching_s += costs.launches_s
-        self._serve(stream, amount * (self._noise.factors or self._noise.refill()).pop())
+        amount *= (self._noise.factors or self._noise.refill()).pop()
+        if stream is None:
+            self._timing = True
+            self.env.put(self.env.now_s + amount, self._timer)
+        else:
+            self._serve(stream, amount)
 
     def _serve(self, stream: Stream | None, amount: float) -> None:
         """Compute for so many seconds, or (a stand-in) until so many bytes have come from the host's DRAM."""
@@ -236,11 +241,16 @@ class Device:
     def _time_over(self, _: Call) -> None:
         # A device that was struck meanwhile computes nothing any more.
         if self._timing:
-            self.served(self.env.now_s)
+            self._timing = False
+            order = self._current
+            if isinstance(order, Assign):
+                self._stepped(order, self.env.now_s)
+            elif order is not None:
+                self._evaluated(order)
 
     def served(self, now_s: float) -> None:
-        """A local step or an evaluation is computed."""
-        self._stream, self._timing = None, False
+        """A local step or an evaluation is computed, with bytes from the host's DRAM."""
+        self._stream = None
         order = self._current
         if isinstance(order, Assign):
             self._stepped(order, now_s)

@@ -243,7 +243,7 @@ class _Engine:
                 loss = self.learner.evaluate(at_s=now_s, epoch=snapshot.epoch, update=self.world.version)
                 self._deferred.append((snapshot, loss))
         env.over = self.coordinator.done
-        due_s = self.dispatcher.wake_s()
+        due_s = self.dispatcher.wake_s() if self.dispatcher.waiting else None
         if self._timed:
             next_s = self.coordinator.next_evaluation_s()
             due_s = next_s if due_s is None or (next_s is not None and next_s < due_s) else due_s

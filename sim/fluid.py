@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
-from hetsgd.sim.clock import Call, Clock
+from hetsgd.sim.clock import NORMAL, Call, Clock
 
 
 class Job(Protocol):
@@ -110,22 +110,25 @@ class Shared:
 
     def carry(self, stream: Stream, amount: float, job: Job, now_s: float) -> None:
         """`join` and `settle` for a job that is alone on its stream: while there is enough for all it has a timer."""
-        cap, active = stream.cap, self._active
-        asked = cap
-        for other in active:
-            asked += other.count * other.cap
-        if self._scarce or asked > self.capacity or stream.count:
-            self.join(stream, amount, job, now_s)
-            self.settle()
-            return
-        active.append(stream)
-        stream.count = 1
-        stream.at_s, stream.rate, stream.due_s = now_s, cap, math.inf
-        stream.jobs.append((amount, 0, job))
-        timer = stream.timer
-        if timer is None:
-            timer = stream.timer = Call(self._carried, stream)
-        self._clock.put(now_s + amount / cap, timer)
+        if not (stream.count or self._scarce):
+            cap, active = stream.cap, self._active
+            asked = cap
+            for other in active:
+                asked += other.count * other.cap
+            if asked <= self.capacity:
+                active.append(stream)
+                stream.count = 1
+                stream.at_s, stream.rate, stream.due_s = now_s, cap, math.inf
+                stream.jobs.append((amount, 0, job))
+                timer = stream.timer
+                if timer is None:
+                    timer = stream.timer = Call(self._carried, stream)
+                clock = self._clock
+                # What `Clock.put` does, for most of what is put.
+                heappush(clock.calls, (now_s + amount / cap, NORMAL, next(clock.numbers), timer))
+                return
+        self.join(stream, amount, job, now_s)
+        self.settle()
 
     def _carried(self, timer: Call) -> None:
         """The job of a stream that is alone is done, unless its rate has changed since the timer was set."""

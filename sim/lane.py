@@ -113,7 +113,6 @@ class Lane:
         self.position = 0
         self.running = True
         self._next(assign, assign.start, now_s)
-        self.shared.settle()
 
     def served(self, now_s: float) -> None:
         """A piece is computed: it takes effect, and the next one starts."""
@@ -152,7 +151,7 @@ class Lane:
             self.stream, amount = self.costs.step(rows, team.gradient)
         else:
             self.stream, amount = self.costs.measured(team.measured, team.gradient)
-        self.shared.join(self.stream, amount * (self.noise.factors or self.noise.refill()).pop(), self, now_s)
+        self.shared.carry(self.stream, amount * (self.noise.factors or self.noise.refill()).pop(), self, now_s)
 
     def cut(self, now_s: float) -> None:
         """Stop at once; the time until now counts as computing."""
