@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a run: noted, answered by an orderly end, and harmless when repeated."""
+"""Ctrl-C, SIGTERM and SIGHUP during a run: noted, answered by an orderly end, and harmless when repeated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
@@ -26,8 +26,8 @@ class Interrupts:
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 before = signal.getsignal(number)
-                # None: set by something that is not Python, and could not be put back.
-                if before is not None:
+                # None: set by something that is not Python, and could not be put back. `nohup` ignores a hang-up.
+                if before is not None and not (number == signal.SIGHUP and before is signal.SIG_IGN):
                     self._before[number] = before
                     signal.signal(number, self._note)
         return self

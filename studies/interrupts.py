@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: one handler for the whole program, and what a run or a save does with a signal instead.
+"""Ctrl-C, SIGTERM and SIGHUP: one handler for the whole program, and what a run or a save does with a signal instead.
 
 The first signal ends what is under way in an orderly way, the second ends the program at once. Handlers are only
 set in the main thread: elsewhere Python has none.
@@ -12,13 +12,19 @@ import threading
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from hetsgd.models.foreign import Signalled
 from hetsgd.studies.failure import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from hetsgd.models.plan import ProgressSink
     from hetsgd.models.run import Progress
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _wanted(number: signal.Signals) -> bool:
+    """Whether the signal is to be answered: `nohup` has a hang-up ignored, and so it stays."""
+    return number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
 
 
 class _Handlers:
@@ -30,7 +36,7 @@ class _Handlers:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+            self._before = {number: signal.signal(number, self._note) for number in _SIGNALS if _wanted(number)}
         return self
 
     def __exit__(
@@ -42,7 +48,7 @@ class _Handlers:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received += 1
         if self.received > 1:
-            raise KeyboardInterrupt
+            raise Signalled
 
 
 class Ending(_Handlers):
@@ -56,7 +62,7 @@ class Ending(_Handlers):
         self.received += 1
         if self.received > 1:
             end_now()
-        raise KeyboardInterrupt
+        raise Signalled
 
     def close(self) -> None:
         """The program has done all it has to: a signal while Python ends must not change the exit code any more."""
@@ -103,6 +109,6 @@ class QuietInterrupts(_Handlers):
         """Report progress; KeyboardInterrupt where a signal has come in."""
         if self.received and not self._answered:
             self._answered = True
-            raise KeyboardInterrupt
+            raise Signalled
         if self._progress is not None:
             self._progress(progress)

@@ -8,6 +8,7 @@ from typing import Any
 
 from hetsgd.studies.failure import EXIT_INTERRUPTED
 from hetsgd.studies.interrupts import Ending
+from hetsgd.studies.screen import mend_closed_streams
 
 
 def __getattr__(name: str) -> Any:
@@ -20,7 +21,8 @@ def __getattr__(name: str) -> Any:
 
 
 def main() -> None:
-    """Run the command line and exit with its code; SIGTERM ends a run as Ctrl-C does, with everything so far saved."""
+    """Run the command line and exit with its code; SIGTERM and SIGHUP end a run as Ctrl-C does, what there is saved."""
+    mend_closed_streams()
     with Ending() as ending:
         _run(ending)
 

@@ -2,7 +2,8 @@
 
 A folder belongs to what hetsgd wrote into it: a run, a study, a validation or a reproduction. The same thing again
 goes on there; anything else needs another folder, or `--force`, which puts the old results aside first and removes
-them once there are new ones. One process at a time writes into a folder.
+them once there are new ones. Among a person's own files nothing is written without `--force`. One process at a time
+writes into a folder.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from hetsgd.models.words import few
 from hetsgd.studies.failure import BadInput
 
 OwnerKind = Literal["run", "study", "validation", "reproduction of the paper"]
@@ -100,6 +102,12 @@ def _check_owner(folder: Path, owner: Owner, differs: Callable[[Owner, Owner], s
         for path in _present(folder, owner.kind):
             if path.is_file() and not (source is not None and path.samefile(source)):
                 raise BadInput(f"--out: {path} is there already, and would be overwritten; {fix}")
+        others = [path for path in folder.iterdir() if not (source is not None and path.samefile(source))]
+        if others:
+            raise BadInput(
+                f"--out: {folder}: must be a new or empty folder, or one that hetsgd wrote, got one that holds "
+                f"{few(sorted(path.name for path in others))}; {_FIX}, or write among them with --force"
+            )
         return
     what = differs(there, owner) if there.kind == owner.kind else ""
     if there.kind != owner.kind:
@@ -168,9 +176,9 @@ def study_words(study: Mapping[str, Any]) -> str:
 
 def _make(folder: Path) -> list[Path]:
     """Make the folder and its parents, and try to write a file there; returns those that were made, innermost first."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     made: list[Path] = []
     try:
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
         for path in reversed(missing):
             path.mkdir(exist_ok=True)
             made.insert(0, path)
@@ -182,8 +190,8 @@ def _make(folder: Path) -> list[Path]:
         for path in made:
             with suppress(OSError):
                 path.rmdir()
-        file = next((path for path in (folder, *folder.parents) if path.is_symlink() or path.is_file()), None)
-        if isinstance(error, FileExistsError | NotADirectoryError) and file is not None:
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            file = next((path for path in (folder, *folder.parents) if path.is_symlink() or path.is_file()), folder)
             raise BadInput(f"--out: {file}: must be a folder, it is a file; {_FIX}") from error
         raise BadInput(
             f"--out: {folder}: must be a folder that can be written: {error.strerror or error}; {_FIX}"

@@ -5,6 +5,8 @@ On a terminal a bar that moves; elsewhere (a file, a pipe, continuous integratio
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 import time
@@ -44,7 +46,7 @@ class Meter:
         self._said_s = self._begun_s
 
     def __enter__(self) -> Self:
-        if sys.stderr.isatty():
+        if sys.stderr is not None and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -60,12 +62,14 @@ class Meter:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            with suppress(OSError):  # the terminal may be gone
+                self._bar.stop()
 
     def at(self, done: float, note: str = "") -> None:
         """`done` of the total is reached; `note` says where that is."""
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=done, note=note)
+            with suppress(OSError):
+                self._bar.update(self._task, completed=done, note=note)
             return
         now_s = time.perf_counter()
         if now_s - self._said_s >= _LINE_EVERY_S:
@@ -107,9 +111,39 @@ def _second_file() -> Iterator[None]:
         os.close(kept)
 
 
+class ClosedStdout(io.TextIOBase):
+    """Stands for a stdout that was closed before the program began: what is written is lost, and `lost` notes it."""
+
+    def __init__(self) -> None:
+        self.lost = False
+
+    def writable(self) -> bool:
+        """It takes what is written."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Lose it."""
+        self.lost = self.lost or bool(text)
+        return len(text)
+
+
+def mend_closed_streams() -> None:
+    """Where the program was started without stdin, stdout or stderr: what is opened later must not take their place."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    if sys.stdout is None:
+        sys.stdout = ClosedStdout()
+
+
 @contextmanager
-def showing() -> Iterator[None]:
-    """Print results inside. A reader that has gone away (`| head`) is no fault; NotSaved where stdout is full."""
+def showing(*, kept: bool = False) -> Iterator[None]:
+    """Print results inside; `kept`: they are in a file too. A reader that has gone away (`| head`) is no fault.
+
+    NotSaved where stdout is full, or closed and the results are nowhere else.
+    """
     try:
         yield
         if sys.stdout is not None:
@@ -118,7 +152,12 @@ def showing() -> Iterator[None]:
         discard_stdout()
     except OSError as error:
         discard_stdout()
-        raise NotSaved(f"stdout: cannot be written: {error.strerror or error}") from error
+        if not (kept and error.errno == errno.EIO):  # a terminal that is gone has no reader either
+            raise NotSaved(f"stdout: cannot be written: {error.strerror or error}") from error
+    if isinstance(sys.stdout, ClosedStdout) and sys.stdout.lost:
+        sys.stdout.lost = False
+        if not kept:
+            raise NotSaved("stdout: is closed; leave it open, or keep the results with --out where the command has it")
 
 
 def discard_stdout() -> None:

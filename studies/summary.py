@@ -84,6 +84,9 @@ def _workload(workload: Mapping[str, Any]) -> str:
 
 def _status(record: Mapping[str, Any]) -> str:
     reason = record["stop_reason"]
+    limit, updates = record["run"]["stop"]["updates"], sum(record["updates"].values())
+    if reason and limit is not None and record["status"] == "done" and updates > limit:
+        reason += f"; work in flight then counts, {counted(round(updates - limit), 'more update')}"
     return f"{record['status']} ({reason})" if reason else str(record["status"])
 
 

@@ -58,7 +58,7 @@ def command(
         if out is not None:
             check_out(out)
             machine = calibrate_here(out, minutes, workloads or ())
-            with showing():
+            with showing(kept=True):
                 print_calibration(machine, out, as_json=as_json)
         elif check is not None:
             found = check_here(check)

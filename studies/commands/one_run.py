@@ -89,7 +89,7 @@ def _store_and_show(
             say(f"saved in {out}")
         except NotSaved as error:
             fault = error
-    with showing():
+    with showing(kept=out is not None):
         if as_json:
             print(to_json(record))
         else:

@@ -47,7 +47,7 @@ LearnerOption = Annotated[
 ]
 SecondsOption = Annotated[float | None, typer.Option("--seconds", metavar="S", help="Stop after S seconds.")]
 EpochsOption = Annotated[int | None, typer.Option("--epochs", metavar="E", help="Stop after E epochs.")]
-UpdatesOption = Annotated[int | None, typer.Option("--updates", metavar="U", help="Stop after U model updates.")]
+UpdatesOption = Annotated[int | None, typer.Option("--updates", metavar="U", help="Stop after U model updates; work in flight then counts.")]
 TargetOption = Annotated[
     float | None, typer.Option("--target-loss", metavar="L", help="Stop when the training loss is at or below L.")
 ]

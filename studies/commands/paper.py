@@ -56,7 +56,7 @@ def command(
                 study = reproduce(out, workers=count, quick=quick, progress=meter.at)
         except KeyboardInterrupt:
             raise Interrupted(f"what was tried is kept in {out}; the same command goes on there") from None
-        with showing():
+        with showing(kept=True):
             if as_json:
                 print(to_json(study.as_json()))
             else:
@@ -67,5 +67,5 @@ def command(
         if fault is not None:
             raise fault
     if not as_json:
-        with showing():
+        with showing(kept=True):
             print(f"Report: {out / 'report.html'}")

@@ -66,13 +66,13 @@ def run(
                         calibrate_minutes=study.calibrate_minutes)  # fmt: skip
         result = run_study(study, runner)
         fault = store_study(folder, runner, lambda part: write_study(part, result, text))
-        with showing():
+        with showing(kept=True):
             for line in answer_lines(result):
                 print(line)
         fault = fault or draw_report(folder, result)
         if fault is not None:
             raise fault
-        with showing():
+        with showing(kept=True):
             print(f"Report: {folder / 'report.html'}")
     _tell_failures(result.failures)
 
@@ -98,11 +98,11 @@ def report(
     from hetsgd.studies.study_folder import read_study
 
     result = read_study(folder)
-    with showing():
+    with showing(kept=True):
         for line in answer_lines(result):
             print(line)
     fault = draw_report(folder, result)
     if fault is not None:
         raise fault
-    with showing():
+    with showing(kept=True):
         print(f"Report: {folder / 'report.html'}")

@@ -42,5 +42,5 @@ def command(
     with checking():
         trace = read_run(folder).trace
     count = write_perfetto(trace, perfetto)
-    with showing():
+    with showing(kept=True):
         print(f"{counted(count, 'event')} in {perfetto}; open it at ui.perfetto.dev")

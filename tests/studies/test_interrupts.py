@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import psutil
 import pytest
 
 from hetsgd.models.run import Progress
+from hetsgd.real.interrupts import Interrupts
 from hetsgd.studies.interrupts import Held, QuietInterrupts
 from hetsgd.studies.scratch import scratch_folder
 
@@ -34,6 +37,37 @@ def test_a_signal_waits_while_results_are_stored_and_a_second_does_not() -> None
     with Held(after=1), pytest.raises(KeyboardInterrupt):
         send()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_hang_up_ends_a_run_as_a_signal_does_unless_it_is_ignored() -> None:
+    with Held() as held:
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert held.received == 1
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Held() as held, Interrupts() as interrupts:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert (held.received, interrupts.received) == (0, [])
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_training_in_a_terminal_that_is_closed_is_saved(tmp_path: Path) -> None:
+    words = [BIN, "train", "--policy", "hogwild", "--cpu-lanes", "1", "--accelerators", "none", "--seconds", "60"]
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(BIN, [*words, "--out", str(tmp_path / "o")])
+    shown = b""
+    while b"hogwild" not in shown or b"epoch 0" not in shown:  # the bar moves
+        shown += os.read(terminal, 4096)
+        assert len(shown) < 200_000, shown
+    os.close(terminal)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+    record = json.loads((tmp_path / "o" / "run.json").read_text())
+    assert record["status"] == "interrupted"
+    assert record["stop_reason"] == "interrupted by SIGHUP"
 
 
 def test_a_simulated_run_hears_of_a_signal_between_two_events() -> None:

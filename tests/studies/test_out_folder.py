@@ -66,6 +66,11 @@ def own_model(folder: Path) -> None:
     (folder / "model.pt").write_text("mine")
 
 
+def other_files(folder: Path) -> None:
+    (folder / "photos").mkdir(parents=True)
+    (folder / "diary.txt").write_text("mine")
+
+
 def a_parent_that_is_a_file(folder: Path) -> None:
     folder.write_text("")
 
@@ -77,6 +82,12 @@ def a_parent_that_is_a_file(folder: Path) -> None:
         (block_trace, "", "trace: must be a folder, a file is in the way"),
         (fill_trace, "", "trace: holds files that are no trace, and would be replaced"),
         (own_model, "", "model.pt is there already, and would be overwritten"),
+        (
+            other_files,
+            "",
+            "must be a new or empty folder, or one that hetsgd wrote, got one that holds diary.txt, photos",
+        ),
+        (Path.mkdir, "x" * 300, "must be a folder that can be written: File name too long"),
         (a_parent_that_is_a_file, "below", "must be a folder, it is a file"),
     ],
 )
@@ -183,6 +194,20 @@ def test_what_a_killed_process_left_is_cleared_by_the_next(tmp_path: Path) -> No
         assert not (tmp_path / ".part-x").exists()
 
 
+def test_a_study_may_lie_in_its_folder_alone_and_force_writes_among_others(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(STUDY)
+    study = ("study", "run", str(tmp_path / "s.toml"), "--out", str(tmp_path))
+    assert hetsgd(*study)[0] == 0
+    (tmp_path / "diary").mkdir()
+    (tmp_path / "diary" / "mine.txt").write_text("mine")
+    run = (*RUN, "--out", str(tmp_path / "diary"))
+    assert hetsgd(*run)[0] == 2
+    assert [path.name for path in (tmp_path / "diary").iterdir()] == ["mine.txt"]
+    assert hetsgd(*run, "--force")[0] == 0
+    assert (tmp_path / "diary" / "run.json").is_file()
+    assert (tmp_path / "diary" / "mine.txt").read_text() == "mine"
+
+
 # -- a disk that fills up ----------------------------------------------------------------------------------------
 
 
@@ -222,6 +247,21 @@ def test_a_study_that_cannot_be_saved_gives_its_answer(tmp_path: Path) -> None:
     assert "hetsgd: not saved: 1 run was not stored" in child.stderr
     assert "File too large" in child.stderr
     assert not list((tmp_path / "o").glob("runs/*/*"))
+
+
+def test_a_closed_stdout_loses_results_and_says_so_unless_they_are_kept(tmp_path: Path) -> None:
+    out = f"--out '{tmp_path / 'o'}'"
+    for words, code in ((f"{' '.join(RUN)}", 3), (f"{' '.join(RUN)} {out}", 0), ("list", 3), ("--help", 3)):
+        line = f"'{BIN}' {words} >&-"
+        child = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+        assert child.returncode == code, child.stderr
+        assert ("hetsgd: not saved: stdout: is closed; leave it open" in child.stderr) == bool(code)
+        assert "Traceback" not in child.stderr
+    assert (tmp_path / "o" / "run.json").is_file()
+    line = f"'{BIN}' {' '.join(RUN)} --json 2>&-"
+    child = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    assert child.returncode == 0
+    assert json.loads(child.stdout)["status"] == "done"
 
 
 def test_a_reader_that_goes_away_is_no_fault_and_a_full_stdout_is_told() -> None:

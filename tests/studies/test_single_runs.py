@@ -60,6 +60,14 @@ def test_simulate_prints_one_object_and_saves_the_same(simulated: tuple[dict[str
     assert stored.trace.elapsed_s == record["elapsed_s"]
 
 
+def test_updates_beyond_the_limit_are_told_to_be_work_that_was_in_flight() -> None:
+    result = run("simulate", "--machine", "aws-p3.16xlarge", "--learner", "none", "--updates", "1")
+    assert result.returncode == 0, result.stderr
+    updates = int(next(line for line in result.stdout.splitlines() if line.startswith("work")).split()[-2])
+    assert updates > 2
+    assert f"done (after 1 update; work in flight then counts, {updates - 1} more updates)" in result.stdout
+
+
 def test_the_summary_is_a_table_of_plain_lines() -> None:
     child = run("simulate", *QUICK, "--learner", "none", "--epochs", "1")
     assert child.returncode == 0, child.stderr
