@@ -29,7 +29,10 @@ def result_tables(result: StudyResult) -> list[Table]:
     """Rankings, predicted against measured, and the settings that the pilots chose."""
     level = result.study.level
     tables = [_ranking(panel, level, result) for panel in result.panels if panel.runs]
-    tables += [validation_table(validation) for validation in result.validations]
+    for validation in result.validations:
+        tables.append(validation_table(validation))
+        if validation.splits:
+            tables.append(split_table(validation))
     if result.study.pilot is not None:
         tables.append(_choices(result))
     return tables
@@ -176,6 +179,21 @@ def validation_table(validation: Validation) -> Table:
         rows=tuple(
             _validation_row(row, first=number == 0 or rows[number - 1].label != row.label)
             for number, row in enumerate(rows)
+        ),
+    )
+
+
+def split_table(validation: Validation) -> Table:
+    """Where the error of each policy's times to loss comes from."""
+    return Table(
+        title=f"Where the errors on {validation.machine} come from",
+        note="The error of time to loss in two parts, medians over the levels: timing is what the predicted order of "
+        "events and its times make, statistics what is left when the recorded order of the real runs is replayed with "
+        "exact arithmetic (torn reads, lost updates). Neither: both below 5 %.",
+        headings=("policy", "timing", "statistics", "what dominates"),
+        rows=tuple(
+            (split.label, f"{100 * split.timing:+z.0f} %", f"{100 * split.statistics:+z.0f} %", split.dominates)
+            for split in validation.splits
         ),
     )
 

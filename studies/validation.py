@@ -10,14 +10,12 @@ from typing import Any, Final
 
 from hetsgd.models.loss_curve import LossReference
 from hetsgd.studies.event_order import implied_record
-from hetsgd.studies.interval import percent
 from hetsgd.studies.results import Panel, Record, examples_per_s, final_loss, mean_epoch_s, time_to
 from hetsgd.studies.validation_rows import Measure, Split
 from hetsgd.studies.validation_rows import Row as Row  # what a validation consists of, offered with it
 
 TIME: Final = "time_to_loss_s"
 SPEED: Final = "examples_per_s"
-_CLOSE: Final = 0.25
 # Between the levels that are reported everywhere: where engines differ, both may reach only one of these.
 _FINE_LEVELS: Final = (0.6, 0.7)
 
@@ -34,19 +32,40 @@ class Validation:
     rows: tuple[Row, ...]
 
     @property
-    def median_error(self) -> float | None:
-        """Median absolute relative error of time to loss, over policies and levels reached in both."""
-        errors = [abs(row.error) for row in self.rows if row.metric.startswith(TIME) and row.error is not None]
-        return statistics.median(errors) if errors else None
+    def counted_levels(self) -> tuple[float, ...]:
+        """The levels whose times count in the errors: up to the deciding one, reached in every run of some engine."""
+        found = {_level(row) for row in self._counted() if _error_of(row) is not None}
+        return tuple(sorted(found))
 
     @property
-    def worst_error(self) -> float | None:
-        """Median absolute relative error of time to loss of the policy where it is largest."""
+    def median_error(self) -> float | None:
+        """Median absolute relative error of time to loss, over policies and `counted_levels`.
+
+        What one engine alone reached in every run is an error larger than any other; None where it is most of them.
+        """
+        errors = [error for row in self._counted() if (error := _error_of(row)) is not None]
+        median = statistics.median(errors) if errors else math.inf
+        return median if math.isfinite(median) else None
+
+    @property
+    def worst(self) -> tuple[str, float] | None:
+        """The policy whose median of these errors is the largest, among those with a finite one, and that median."""
         by_label: dict[str, list[float]] = {}
-        for row in self.rows:
-            if row.metric.startswith(TIME) and row.error is not None:
-                by_label.setdefault(row.label, []).append(abs(row.error))
-        return max((statistics.median(errors) for errors in by_label.values()), default=None)
+        for row in self._counted():
+            if (error := _error_of(row)) is not None:
+                by_label.setdefault(row.label, []).append(error)
+        medians = {label: statistics.median(errors) for label, errors in by_label.items()}
+        finite = {label: median for label, median in medians.items() if math.isfinite(median)}
+        return max(finite.items(), key=lambda item: item[1], default=None)
+
+    @property
+    def missed(self) -> tuple[Row, ...]:
+        """Times to the deciding level that one engine alone reached in every run: the prediction failed there."""
+        rows = (row for row in self.rows if row.metric == f"{TIME}.{self.level:g}")
+        return tuple(row for row in rows if (row.predicted is None) != (row.measured is None))
+
+    def _counted(self) -> list[Row]:
+        return [row for row in self.rows if row.metric.startswith(TIME) and _level(row) <= self.level]
 
     @property
     def worst_speed(self) -> Row | None:
@@ -57,7 +76,7 @@ class Validation:
     @property
     def noise_floor(self) -> float | None:
         """The same between two real runs of one policy and seed set: no prediction can be expected to be better."""
-        noise = [error for row in self.rows if row.metric.startswith(TIME) for error in row.noise]
+        noise = [error for row in self._counted() for error in row.noise]
         return statistics.median(noise) if noise else None
 
     @property
@@ -68,7 +87,7 @@ class Validation:
         policy).
         """
         labels = len({row.label for row in self.rows})
-        levels = sorted({float(row.metric.partition(".")[2]) for row in self.rows if row.metric.startswith(TIME)})
+        levels = sorted({_level(row) for row in self.rows if row.metric.startswith(TIME)})
         for level in reversed(levels):
             if level <= self.level and len(self._reached(level)) >= min(labels, max(2, (labels + 1) // 2)):
                 return level
@@ -133,6 +152,8 @@ class Validation:
             "policies": policies,
             "kendall_tau": self.kendall_tau,
             "median_error": self.median_error,
+            "median_error_levels": list(self.counted_levels),
+            "missed": [row.label for row in self.missed],
             "noise_floor": self.noise_floor,
             "error_split": {
                 split.label: {
@@ -147,35 +168,9 @@ class Validation:
 
     def verdict(self) -> str:
         """Whether the prediction held here, in words and with the figures that say so."""
-        rows, error, floor = self.times, self.median_error, self.noise_floor
-        if not rows or error is None:
-            return (
-                f"Whether the prediction holds on {self.machine} is not established: no level of loss was "
-                "reached in every run of both engines."
-            )
-        tau = self.kendall_tau
-        order = "" if tau is None else f" Kendall's tau of the two rankings ({len(rows)} policies): {tau:.2f}."
-        beside = "" if floor is None else f", {_beside(error, floor)} (two real runs differ by {percent(floor)})"
-        same, winner = self._winner(rows)
-        worst, speed = self.worst_error or error, self.worst_speed
-        off = abs(speed.error) if speed is not None and speed.error is not None else 0.0
-        rate = "" if speed is None else f" Rows per second are off by up to {percent(off)} ({speed.label})."
-        held = _held(same, max(worst, off if off > _CLOSE else 0.0), floor, tau)
-        return (
-            f"On {self.machine} the prediction {held}: {winner}. The median error of time to loss is "
-            f"{percent(error)}{beside}, {percent(worst)} for the worst policy.{rate}{order}"
-        )
+        from hetsgd.studies.validation_verdict import verdict
 
-    def _winner(self, rows: Sequence[Row]) -> tuple[bool, str]:
-        """Whether the first policy is the same in both engines, and who it was."""
-        predicted = min(rows, key=lambda row: row.predicted or 0.0).label
-        measured = min(rows, key=lambda row: row.measured or 0.0).label
-        joined = "and" if predicted == measured else f"but {measured}"
-        text = f"{predicted} was predicted first {joined} was measured first"
-        if self.ranked_at != self.level:
-            to = f"to {percent(self.ranked_at or 0.0)} of the way"
-            text = f"{text} {to} ({percent(self.level)} was not reached in enough of the runs)"
-        return predicted == measured, text
+        return verdict(self)
 
 
 def measures(levels: Sequence[float]) -> tuple[Measure, ...]:
@@ -241,24 +236,16 @@ def _time_at(level: float) -> Callable[[Record, LossReference | None], float | N
     return lambda record, reference: time_to(record, reference, level)
 
 
-def _held(same_first: bool, error: float, floor: float | None, tau: float | None) -> str:
-    """In words: an error like that of repeating the run is as good as can be, twice that is good where it is small."""
-    within = floor is not None and error <= max(floor, min(2.0 * floor, _CLOSE))
-    if same_first and within:
-        return "held"
-    if same_first:
-        return "held for the winner, not for the times"
-    if floor is not None and floor > _CLOSE:
-        return "can be neither confirmed nor refuted, since real runs differ too much from each other"
-    if within or (tau is not None and tau >= 0.6):
-        return "held in part"
-    return "did not hold"
+def _level(row: Row) -> float:
+    """The level of a row of times to loss."""
+    return float(row.metric.partition(".")[2])
 
 
-def _beside(error: float, floor: float) -> str:
-    if error <= floor:
-        return "no more than real runs differ from each other"
-    return f"{error / floor:.1f} times what real runs differ from each other" if floor else "more than real runs differ"
+def _error_of(row: Row) -> float | None:
+    """The absolute error of a time to loss: infinite where one engine alone always reached it, None if neither."""
+    if (row.predicted is None) != (row.measured is None):
+        return math.inf
+    return None if row.error is None else abs(row.error)
 
 
 def _finite(value: float) -> float | None:

@@ -5,18 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from hetsgd.studies.tables import validation_table
+from hetsgd.studies.tables import Table as Content
+from hetsgd.studies.tables import split_table, validation_table
 from hetsgd.studies.validation import Validation
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 _WIDTH: Final = 140
-_SPLIT_NOTE: Final = (
-    "The error of time to loss in two parts, medians over the levels: timing is what the predicted order of events and "
-    "its times make, statistics what is left when the recorded order of the real runs is replayed with exact "
-    "arithmetic (torn reads, lost updates). Neither: both below 5 %."
-)
 
 
 def print_validation(validation: Validation) -> None:
@@ -39,21 +35,19 @@ def print_validation(validation: Validation) -> None:
     console.print(table)
     console.print(content.note, soft_wrap=True)
     if validation.splits:
+        split = split_table(validation)
         console.print()
-        console.print(_split_table(validation))
-        console.print(_SPLIT_NOTE, soft_wrap=True)
+        console.print(_of_splits(split))
+        console.print(split.note, soft_wrap=True)
 
 
-def _split_table(validation: Validation) -> Table:
-    """Where the error of each policy comes from."""
+def _of_splits(content: Content) -> Table:
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD)
-    for number, heading in enumerate(("policy", "timing", "statistics", "what dominates")):
+    for number, heading in enumerate(content.headings):
         table.add_column(heading, justify="right" if number in (1, 2) else "left", no_wrap=True)
-    for split in validation.splits:
-        table.add_row(
-            split.label, f"{100 * split.timing:+z.0f} %", f"{100 * split.statistics:+z.0f} %", split.dominates
-        )  # fmt: skip
+    for row in content.rows:
+        table.add_row(*row)
     return table

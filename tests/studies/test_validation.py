@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
+from hetsgd.studies.case import Case, Role
+from hetsgd.studies.record import StoredRun
 from hetsgd.studies.results import panels_of
+from hetsgd.studies.tables import split_table
 from hetsgd.studies.validation import Row, Validation, validate_panel
 from hetsgd.studies.validation_rows import Split
 from tests.studies.records import case, record, stored
@@ -72,6 +76,61 @@ def test_a_level_missed_in_one_run_has_no_mean_and_no_error() -> None:
     assert "measured first to 50 % of the way (90 % was not reached in enough of the runs" in table.verdict()
 
 
+def reaching(label: str, role: Role, ends: Sequence[float | None]) -> dict[Case, StoredRun]:
+    """Runs that fall to zero by `end`, or (None) only halfway to it."""
+    curves = [[(0.0, 1.0), (1.0, 0.5)] if end is None else [(0.0, 1.0), (end, 0.0)] for end in ends]
+    return {
+        case(label, role=role, seed=number, repeat=number): stored(record(curve)) for number, curve in enumerate(curves)
+    }
+
+
+def test_what_one_engine_alone_reached_is_named_and_counts_as_the_largest_error() -> None:
+    found = {
+        **reaching("a", "predicted", [1.0, 1.1]), **reaching("a", "measured", [1.0, 1.1]),
+        **reaching("b", "predicted", [2.0, None]), **reaching("b", "measured", [2.0, 2.2]),
+    }  # fmt: skip
+    (panel,) = panels_of(found, 0.9)
+    table = validate_panel(panel, 0.9)
+    assert [row.label for row in table.missed] == ["b"]
+    assert (
+        "1 of 2 policies was measured to get to 90 % of the way in every run and not predicted to: b (1 of 2 runs)"
+        in table.verdict()
+    )
+    # a is right to the percent, but a prediction that loses a policy has not held.
+    assert "the prediction held:" not in table.verdict()
+    assert table.as_json()["missed"] == ["b"]
+    # Levels 0.5 to 0.9: a has five errors of 0; b is right at 0.5 alone and missed the four above.
+    assert table.counted_levels == (0.5, 0.6, 0.7, 0.8, 0.9)
+    assert table.median_error is not None
+    assert table.worst is not None
+    assert "over 2 policies and the way to 50 %, 60 %, 70 %, 80 % and 90 %," in table.verdict()
+
+
+def test_a_median_of_misses_is_no_number() -> None:
+    (panel,) = panels_of({**reaching("b", "predicted", [None, None]), **reaching("b", "measured", [2.0, 2.2])}, 0.9)
+    table = validate_panel(panel, 0.9)
+    assert table.median_error is None
+    assert table.as_json()["median_error"] is None
+    assert "most of these times were reached by one engine alone" in replace(table, level=0.6).verdict()
+
+
+def test_a_tie_in_the_prediction_names_no_winner() -> None:
+    tied = validation({"a": [1.0, 2.0, 3.0], "b": [1.1, 1.9, 3.1]}, {"a": [1.0, 2.0, 3.0], "b": [2.0, 4.0, 6.0]})
+    assert "names no winner" in tied.verdict()
+    assert "the seeds do not tell apart which of a and b is first, and a was measured first" in tied.verdict()
+    clear = validation({"a": [1.0, 2.0, 3.0], "b": [2.0, 4.0, 6.0]}, {"a": [1.0, 2.0, 3.0], "b": [2.0, 4.0, 6.0]})
+    assert "the prediction held: a was predicted first and was measured first." in clear.verdict()
+    blurred = validation({"a": [1.0, 2.0, 3.0], "b": [2.0, 4.0, 6.0]}, {"a": [1.0, 2.0, 3.0], "b": [1.1, 1.9, 3.1]})
+    assert "where the real runs do not tell it apart from b" in blurred.verdict()
+
+
+def test_the_policy_with_the_largest_error_is_named() -> None:
+    found = validation({"a": [1.0], "b": [3.0]}, {"a": [1.0, 1.0], "b": [2.0, 2.0]})
+    assert found.worst is not None
+    assert found.worst[1] == pytest.approx(0.5)
+    assert "the policy with the largest median of its own is b, 50 %" in found.verdict()
+
+
 def test_nothing_is_established_where_no_level_was_reached() -> None:
     flat = {case("a", role=role): stored(record([(0.0, 1.0), (1.0, 1.0)])) for role in ("predicted", "measured")}
     (panel,) = panels_of(flat, 0.9)
@@ -111,3 +170,16 @@ def test_the_error_is_split_into_timing_and_statistics() -> None:
     assert "implied" not in shown["policies"]["b"]["time_to_loss_s.0.9"]
     assert Split(label="a", timing=0.04, statistics=-0.2).dominates == "statistics"
     assert Split(label="a", timing=0.04, statistics=-0.02).dominates == "neither"
+
+
+def test_a_report_has_the_split_as_a_table() -> None:
+    found = {
+        case("a", role="predicted"): stored(record([(0.0, 1.0), (1.0, 0.0), (2.0, 0.0)])),
+        case("a", role="measured"): stored(
+            record([(0.0, 1.0), (1.9, 0.05), (2.0, 0.0)], event_order_loss=[1.0, 0.0, 0.0])
+        ),
+    }
+    (panel,) = panels_of(found, 0.9)
+    table = split_table(validate_panel(panel, 0.9))
+    assert table.headings == ("policy", "timing", "statistics", "what dominates")
+    assert [(row[0], row[3]) for row in table.rows] == [("a", "timing")]
