@@ -63,7 +63,7 @@ def test_simulate_prints_one_object_and_saves_the_same(simulated: tuple[dict[str
 def test_updates_beyond_the_limit_are_told_to_be_work_that_was_in_flight() -> None:
     result = run("simulate", "--machine", "aws-p3.16xlarge", "--learner", "none", "--updates", "1")
     assert result.returncode == 0, result.stderr
-    updates = int(next(line for line in result.stdout.splitlines() if line.startswith("work")).split()[-2])
+    updates = int(next(line for line in result.stdout.splitlines() if line.startswith("work  ")).split()[-2])
     assert updates > 2
     assert f"done (after 1 update; work in flight then counts, {updates - 1} more updates)" in result.stdout
 
