@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from hetsgd.models.edge import shown_value
 from hetsgd.models.machine_names import LOCAL
 from hetsgd.studies.failure import BadInput, checking
 from hetsgd.studies.record import StoredRun, read_run
@@ -160,8 +161,17 @@ def _studies(a: Path, b: Path) -> Comparison:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    from hetsgd.studies.record_file import study_problem
+
     with checking(str(path)):
-        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except RecursionError as error:
+            raise BadInput("must be JSON that is nested less deeply") from error
+        if not isinstance(value, dict):
+            raise BadInput(f"must hold one object, got {shown_value(value)}")
+        if problem := study_problem(value, str(path)):
+            raise BadInput(problem)
         return value
 
 

@@ -140,17 +140,23 @@ def owner_of(folder: Path) -> Owner | None:
     """What the folder holds; None where it is nothing of ours."""
     run = _json(folder / "run.json")
     if run.get("schema") == "hetsgd.run/1" or (folder / "run.json").is_file():
-        return Owner(kind="run", words=run_words(run), inputs=_json(folder / "resolved.json"))
-    resolved = _json(folder / "resolved.json")
-    if resolved.get("schema") == "hetsgd.resolved/1":  # it was killed while it was moved in
-        return Owner(kind="run", words="not whole", inputs=resolved)
+        return Owner(kind="run", words=run_words(run), inputs=_resolved(folder))
+    if _json(folder / "resolved.json").get("schema") == "hetsgd.resolved/1":  # it was killed while it was moved in
+        return Owner(kind="run", words="not whole", inputs=_resolved(folder))
     started = _json(folder / STARTED)
     if started.get("schema") == STARTED_SCHEMA:
-        return Owner(kind=started["kind"], words=started["words"], inputs=started["inputs"])
+        # Which kind it was may be lost with a damaged file; then nothing goes on there.
+        kind, inputs = next((kind for kind in _NAMES if kind == started.get("kind")), None), started.get("inputs")
+        whole = kind is not None and isinstance(inputs, Mapping)
+        return Owner(
+            kind=kind or "study",
+            words=str(started.get("words", "")) if whole else f"whose {STARTED} is damaged",
+            inputs=inputs if isinstance(inputs, Mapping) else {},
+        )
     study = _json(folder / "study.json").get("study")
     if isinstance(study, Mapping):
-        kind: OwnerKind = "validation" if (folder / "validation.json").is_file() else "study"
-        return Owner(kind=kind, words=study_words(study), inputs=study)
+        named: OwnerKind = "validation" if (folder / "validation.json").is_file() else "study"
+        return Owner(kind=named, words=study_words(study), inputs=study)
     if (folder / "paper.json").is_file() or "tried" in _json(folder / "search.json"):
         return Owner(kind="reproduction of the paper", words="written by hetsgd paper", inputs={})
     return None
@@ -275,9 +281,17 @@ def _present(folder: Path, kind: OwnerKind) -> list[Path]:
     return [path for path in paths if path.exists()]
 
 
+def _resolved(folder: Path) -> Mapping[str, Any]:
+    """The inputs of the run that is there; none where they are damaged, so that any other differs."""
+    from hetsgd.studies.record_file import resolved_problem
+
+    resolved = _json(folder / "resolved.json")
+    return {} if resolved_problem(resolved, "") else resolved
+
+
 def _json(path: Path) -> Mapping[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, Mapping) else {}

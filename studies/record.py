@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from hetsgd.models.edge import shown_value
 from hetsgd.models.machine import Machine
 from hetsgd.models.metrics import Metrics
 from hetsgd.models.plan import Plan
@@ -247,10 +248,13 @@ def write_run(
 def read_run(folder: str | Path) -> StoredRun:
     """The run in a folder; OutputError where there is none or its files are damaged."""
     path = Path(folder)
-    record = _read_json(path / "run.json")
-    if record.get("schema") != RUN_SCHEMA:
-        raise OutputError(f"{path / 'run.json'}: schema must be {RUN_SCHEMA}, got {record.get('schema')!r}")
-    resolved = _read_json(path / "resolved.json")
+    from hetsgd.studies.record_file import record_problem, resolved_problem
+
+    record = _read_json(path / "run.json", RUN_SCHEMA)
+    resolved = _read_json(path / "resolved.json", RESOLVED_SCHEMA)
+    problem = record_problem(record, f"{path / 'run.json'}") or resolved_problem(resolved, f"{path / 'resolved.json'}")
+    if problem:
+        raise OutputError(problem)
     return StoredRun(folder=path, record=record, resolved=resolved)
 
 
@@ -284,15 +288,17 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
     path.write_text(to_json(value) + "\n", encoding="utf-8")
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path, schema: str) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise OutputError(f"{path}: no such file; a run's folder is what simulate or train wrote with --out") from error
     except OSError as error:
         raise OutputError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OutputError(f"{path}: must be JSON: {error}") from error
     if not isinstance(value, dict):
         raise OutputError(f"{path}: must hold one object, got {type(value).__name__}")
+    if value.get("schema") != schema:
+        raise OutputError(f"{path}: schema must be {schema}, got {shown_value(value.get('schema'))}")
     return value

@@ -64,9 +64,11 @@ def read_trace(folder: Path) -> Trace:
             trace.code(text)
         for name, columns in SCHEMA.items():
             trace.tables[name].extend(_rows(pq.read_table(folder / f"{name}.parquet"), columns))
+    except TraceStoreError:
+        raise
     except OSError as error:
         raise TraceStoreError(f"{folder}: holds no whole trace: {error}") from error
-    except (KeyError, TypeError, json.JSONDecodeError, pa.ArrowException) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError, pa.ArrowException) as error:
         raise TraceStoreError(f"{folder}: must be a trace of {TRACE_SCHEMA}: {error!r}") from error
     return trace
 

@@ -21,6 +21,7 @@ from hetsgd.models.policies import recipe
 from hetsgd.models.run import RunSettings, StopRule
 from hetsgd.models.trace import Trace
 from hetsgd.models.workload_file import load_workload
+from hetsgd.studies.out_folder import owner_of
 from hetsgd.studies.record import (
     OutputError,
     check_folder,
@@ -194,6 +195,35 @@ def test_more_files_can_be_written_with_a_run(small_run: SmallRun, plan: Plan, t
 
     folder = save(tmp_path, plan, small_run(), extra=model)
     assert (folder / "model.pt").read_bytes() == b"model"
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("run.json", {"updates": 3}, r"run\.json: updates: must be a table, got 3"),
+        ("run.json", {"epoch_s": "soon"}, r"run\.json: epoch_s: must be a list, got 'soon'"),
+        ("run.json", {"elapsed_s": "1"}, r"run\.json: elapsed_s: must be a number, got '1'"),
+        ("run.json", {"staleness": {"cpu": 1}}, r"run\.json: staleness: must be a table, got \{'cpu': 1\}"),
+        ("run.json", {"policy": {}}, r"run\.json: policy: must be given"),
+        ("run.json", None, r"run\.json: engine: must be given; machine: must be given; "),
+        ("run.json", {"schema": "hetsgd.run/9"}, r"run\.json: schema must be hetsgd\.run/1, got 'hetsgd\.run/9'"),
+        ("resolved.json", None, r"resolved\.json: engine: must be given"),
+        ("resolved.json", {"schema": None}, r"resolved\.json: schema must be hetsgd\.resolved/1, got None"),
+        ("resolved.json", {"machine_set": 3}, r"resolved\.json: machine_set: must be a list, got 3"),
+    ],
+)
+def test_a_stored_run_of_other_contents_is_refused_by_file_and_key(
+    small_run: SmallRun, plan: Plan, tmp_path: Path, file: str, change: dict[str, Any] | None, message: str
+) -> None:
+    save(tmp_path, plan, small_run())
+    content = json.loads((tmp_path / file).read_text())
+    changed = {"schema": content["schema"]} if change is None else {**content, **change}
+    (tmp_path / file).write_text(json.dumps(changed))
+    with pytest.raises(OutputError, match=message):
+        read_run(tmp_path)
+    there = owner_of(tmp_path)
+    assert there is not None
+    assert there.kind == "run"
 
 
 def test_a_run_that_cannot_be_written_leaves_the_old_one_whole(small_run: SmallRun, plan: Plan, tmp_path: Path) -> None:
