@@ -103,7 +103,7 @@ def resolve(ask: Ask, *, check: bool = True) -> Ready:
         notices += _check_batches(plan, parts["policy"])
     if check:
         with _told_of(ask.origin):
-            check_plan(plan, ask.learner)
+            check_plan(plan, ask.learner, workload=_as_typed(ask.workload, parts["workload"]))
     return Ready(
         plan=plan, learner=ask.learner, data=loaded.data, machine_set=tuple(parts["machine"]), notices=tuple(notices)
     )
@@ -189,8 +189,16 @@ def _workload(name: str, overrides: tuple[tuple[str, Any], ...], data: bool) -> 
     return load_workload(name, dict(overrides), data=data)
 
 
-def check_plan(plan: Plan, learner: str) -> None:
-    """Raise BadInput where machine, policy and run settings do not suit each other, before anything runs."""
+def _as_typed(workload: str, overrides: Mapping[str, Any]) -> str:
+    """The workload as a command line names it."""
+    return " ".join([workload, *(f"{SET} workload.{key}={value}" for key, value in overrides.items())])
+
+
+def check_plan(plan: Plan, learner: str, *, workload: str = "") -> None:
+    """Raise BadInput where machine, policy and run settings do not suit each other, before anything runs.
+
+    `workload`: how it was named, for messages.
+    """
     from hetsgd.models.coordinator import check_recipe
     from hetsgd.models.footprint import check_capacity
 
@@ -206,7 +214,7 @@ def check_plan(plan: Plan, learner: str) -> None:
         from hetsgd.models.surrogates.calibration_file import find_calibration
 
         with checking():
-            calibration = find_calibration(plan.workload)
+            calibration = find_calibration(plan.workload, workload)
             calibration.check(plan, calibration.preferred)
     if learner in ("replay", "real"):
         _check_memory(plan, learner)

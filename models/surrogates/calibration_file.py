@@ -11,6 +11,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from hetsgd.models.data.folders import cache_folder
+from hetsgd.models.data.known import KNOWN, whereabouts
 from hetsgd.models.edge import problems, read_text
 from hetsgd.models.surrogates.axes import AxisError
 from hetsgd.models.surrogates.calibration import Calibration, fingerprint
@@ -53,8 +54,11 @@ def own_path(workload: Workload) -> Path:
     return own_folder() / f"{fingerprint(workload)}.json"
 
 
-def find_calibration(workload: Workload) -> Calibration:
-    """The user's own calibration of this workload, else the one that ships; AxisError where there is none."""
+def find_calibration(workload: Workload, asked: str = "") -> Calibration:
+    """The user's own calibration of this workload, else the one that ships; AxisError where there is none.
+
+    `asked`: how the workload was named, with its overrides, for the command that the error gives; left out: its name.
+    """
     if not workload.fully_connected:
         raise AxisError(
             f"surrogate: axis workload: {workload.name} is a traced module, which surrogates do not model; "
@@ -67,10 +71,19 @@ def find_calibration(workload: Workload) -> Calibration:
         if found.fingerprint == fingerprint(workload):
             return found
     known = ", ".join(sorted(found.workload for found in _shipped()))
+    named = asked or workload.name
     raise AxisError(
-        f"surrogate: axis workload: {workload.name} has no pilots with this network, initial model and data set "
-        f"(calibrated: {known}); run hetsgd pilots --workload {workload.name}, or use --learner replay"
+        f"--learner: a surrogate is fitted to short runs of the very network, initial model and data set, and there "
+        f"are none of {named} (there are of: {known}); {_first(workload)}run hetsgd pilots --workload {named} "
+        "(minutes), or use --learner replay"
     )
+
+
+def _first(workload: Workload) -> str:
+    """What must be done before pilots can run: they compute losses, so they need the data."""
+    if workload.dataset not in KNOWN or whereabouts(workload.dataset).at_hand:
+        return ""
+    return f"its data set {workload.dataset} is not at hand: get it (hetsgd list datasets says how), then "
 
 
 @lru_cache(maxsize=1)

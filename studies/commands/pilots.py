@@ -38,8 +38,9 @@ def command(
     Example:
 
     \b
-      hetsgd pilots --workload letter
-      hetsgd simulate --workload letter --learner surrogate
+      hetsgd pilots --workload quickstart --set workload.hidden=32
+      hetsgd simulate --workload quickstart --set workload.hidden=32 \\
+        --learner surrogate
     """
     from hetsgd.models.surrogates.calibration_file import own_path, save_calibration
     from hetsgd.studies.pilots import calibrate, print_calibration, run_pilots

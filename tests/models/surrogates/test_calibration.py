@@ -115,3 +115,15 @@ def test_a_run_beyond_the_pilots_gets_a_note(plan_of: Callable[..., Plan]) -> No
     reach = calibration.maps["path"].farthest
     assert beyond(calibration, "path", 0.9 * reach) == ""
     assert "2 times as far as the pilots" in beyond(calibration, "path", 2.0 * reach)
+
+
+def test_a_workload_without_pilots_is_told_the_command_as_it_was_named_and_whether_data_are_missing(
+    plan_of: Callable[..., Plan], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HETSGD_CACHE", str(tmp_path))
+    monkeypatch.setenv("HETSGD_DATA", str(tmp_path))
+    workload = replace(plan_of("hogwild").workload, hidden=(7,), name="mine", dataset="points.csv")
+    with pytest.raises(AxisError, match=r"none of mine\.toml .*; run hetsgd pilots --workload mine\.toml \(minutes\)"):
+        find_calibration(workload, "mine.toml")
+    with pytest.raises(AxisError, match=r"its data set letter is not at hand: get it .* then run hetsgd pilots"):
+        find_calibration(replace(workload, dataset="letter"))
