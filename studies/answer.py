@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hetsgd.models.words import counted
 from hetsgd.studies.campaign import StudyResult
+from hetsgd.studies.disturbance import disturbed_words
 from hetsgd.studies.interval import percent
 from hetsgd.studies.results import Panel
 
@@ -41,6 +42,7 @@ def _limits(result: StudyResult) -> Iterator[str]:
     for machine in study.machines:
         if machine not in measured:
             yield f"Nothing was measured on {machine}: its times are predictions from its machine file alone."
+    yield from _disturbed(result)
     for panel in result.panels:
         close = [lead.other for lead in panel.ranking(level).leads if not lead.established]
         first = panel.ranking(level).first
@@ -51,6 +53,18 @@ def _limits(result: StudyResult) -> Iterator[str]:
     yield from _tuning(result)
     for failure in result.failures:
         yield f"A run failed and is left out: {failure}"
+
+
+def _disturbed(result: StudyResult) -> Iterator[str]:
+    """Machines whose calibration was disturbed: their step times are too long, which the intervals do not hold."""
+    machines = {case.machine: run.resolved.get("machine") for case, run in result.found.items()}
+    for name, machine in machines.items():
+        record = machine and machine.get("calibrated")
+        if record and (words := disturbed_words(record["disturbed"])):
+            yield (
+                f"How fast {name} is when nothing else runs on it: {words} of its calibration, so that its "
+                "predicted times may be off. Run the study anew with another --out when the machine is quiet."
+            )
 
 
 def _missed(panel: Panel, level: float) -> Iterator[str]:

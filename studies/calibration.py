@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hetsgd.models.words import counted
+from hetsgd.studies.disturbance import disturbed_words
 from hetsgd.studies.failure import BadInput, RunFailed, checking
 from hetsgd.studies.interval import percent, seconds, share
 from hetsgd.studies.record import described, to_json
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 PARTIAL: Final = ".partial"
 _PACKAGES: Final = ("hetsgd", "numpy", "scipy", "torch")
-_MUCH_DISTURBED: Final = 0.1
 
 
 class Interrupted(Exception):
@@ -108,12 +108,8 @@ def error_words(machine: Machine) -> list[str]:
 
 def _disturbed(machine: Machine) -> list[str]:
     record = machine.calibrated
-    if record is None or record.disturbed <= _MUCH_DISTURBED:
-        return []
-    return [
-        f"calibrate: other programs had the processor during {percent(record.disturbed)} of the measurements; "
-        "calibrate again when the machine is quiet"
-    ]
+    words = disturbed_words(None if record is None else record.disturbed)
+    return [f"calibrate: {words}; calibrate again when the machine is quiet"] if words else []
 
 
 @contextmanager

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from hetsgd.studies.campaign import StudyResult
-from hetsgd.studies.interval import number
+from hetsgd.studies.disturbance import disturbed_words
+from hetsgd.studies.interval import number, seconds, share
 from hetsgd.studies.record import StoredRun
 from hetsgd.studies.tables import Table
 
@@ -21,7 +22,11 @@ def input_tables(result: StudyResult) -> list[Table]:
         if workload["name"] not in seen:
             seen.add(workload["name"])
             tables.append(workload_table(workload))
-    tables += [machine_table(machine, run.resolved["machine"]) for machine, run in runs.items()]
+    for name, run in runs.items():
+        machine = run.resolved["machine"]
+        tables.append(machine_table(name, machine))
+        if any(entry.get("calibration") for entry in (*machine["sockets"], *machine["accelerators"])):
+            tables.append(calibration_table(name, machine))
     return tables
 
 
@@ -102,31 +107,111 @@ def machine_table(name: str, machine: Mapping[str, Any]) -> Table:
     )
 
 
+def calibration_table(name: str, machine: Mapping[str, Any]) -> Table:
+    """How well the measured step times of a machine are known, a row per device, precision and number of lanes."""
+    record = machine["calibrated"]
+    disturbed = record and disturbed_words(record["disturbed"])
+    when = f"Measured {record['date']} for {seconds(record['duration_s'])} on {record['host']}. " if record else ""
+    disturbed = f"{disturbed[0].upper()}{disturbed[1:]}. " if disturbed else ""
+    return Table(
+        title=f"Calibration of {name}",
+        note=f"{when}{disturbed}Fit error: mean absolute error of the fitted model at what it was fitted to; "
+        "held out: that of a prediction at batch sizes that were left out; repeats: spread of repeated measurements. "
+        "The measured times themselves are in the machine's file and in resolved.json of each run.",
+        headings=("device", "precision", "lanes", "fit error", "held out", "repeats", "batches", "parameters"),
+        rows=tuple(
+            (
+                entry["name"], fit["precision"], str(fit["lanes"]), share(fit["fit_error"]),
+                share(fit["held_out_error"]), share(fit["spread"]), _range(fit["batches"]), _range(fit["parameters"]),
+            )
+            for entry in (*machine["sockets"], *machine["accelerators"])
+            for fit in (entry.get("calibration") or {"fits": ()})["fits"]
+        ),
+    )  # fmt: skip
+
+
+def _range(ends: Sequence[int]) -> str:
+    return f"{ends[0]:,} to {ends[1]:,}"
+
+
 def _machine_rows(machine: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     sources = dict(machine["sources"])
     for key in ("cpu_lanes", "message_s", "decision_s", "pinned", "weights_on", "price_usd_per_hour"):
         if machine.get(key) is None:
             continue
-        yield f"machine.{key}", _plain(machine[key]), _source(sources, "machine", key)
+        yield f"machine.{key}", quantity(key, machine[key]), _source(sources, "machine", key)
     for key, value in machine["noise"].items():
-        yield f"noise.{key}", _plain(value), _source(sources, "noise", key)
+        yield f"noise.{key}", quantity(key, value), _source(sources, "noise", key)
     for group in ("sockets", "accelerators", "links"):
-        for entry in machine[group]:
-            owner = f"{group.removesuffix('s')}.{entry['name']}"
-            for key, value in entry.items():
-                if key != "name" and value is not None:
-                    yield f"{owner}.{key}", _plain(value), _source(sources, owner, key)
+        yield from _group_rows(group.removesuffix("s"), machine[group], sources)
+
+
+def _group_rows(
+    kind: str, entries: Sequence[Mapping[str, Any]], sources: Mapping[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    """The figures of sockets, accelerators or links; one that is like an earlier one has a row that says so."""
+    for place, entry in enumerate(entries):
+        owner = f"{kind}.{entry['name']}"
+        like = next((other for other in entries[:place] if _figures(other) == _figures(entry)), None)
+        if like is not None:
+            own = f"{_list(entry['ends'])}, " if "ends" in entry else ""
+            yield owner, f"{own}as {like['name']}", _source(sources, owner, "")
+            continue
+        for key, value in entry.items():
+            if key not in ("name", "calibration") and value is not None:
+                yield f"{owner}.{key}", quantity(key, value), _source(sources, owner, key)
+
+
+def _figures(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes two of a kind the same: everything but which one it is and where it is plugged in."""
+    return {key: value for key, value in entry.items() if key not in ("name", "ends", "device", "calibration")}
 
 
 def _source(sources: Mapping[str, str], owner: str, key: str) -> str:
     return sources.get(f"{owner}.{key}") or sources.get(owner, "-")
 
 
-def _plain(value: Any) -> str:
+def quantity(key: str, value: Any) -> str:
+    """A figure of a machine in the unit that its key says, for a person.
+
+    >>> quantity("core_flops_float32", 7.36e10), quantity("dram_bytes", 244_000_000_000), quantity("message_s", 1e-05)
+    ('73.6 GFLOP/s', '244 GB', '10 µs')
+    >>> quantity("dram_bandwidth_bytes_per_s", 6.6e10), quantity("l2_bytes", 1 << 20), quantity("cores", 16)
+    ('66 GB/s', '1 MiB', '16')
+    """
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return _list(value) if isinstance(value, list) else str(value)
+    if not isinstance(value, int | float):
+        return _list(value) if isinstance(value, list | tuple) else str(value)
+    if "flops" in key:
+        return f"{_scaled(value)}FLOP/s"
+    if key.endswith("_bytes_per_s"):
+        return f"{_scaled(value)}B/s"
+    if key.endswith("_bytes"):
+        return _cache(value) if key.startswith(("l2", "l3")) else f"{_scaled(value)}B"
+    for end, words in _ENDINGS:
+        if key.endswith(end):
+            return words(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+_ENDINGS: Final[tuple[tuple[str, Callable[[float], str]], ...]] = (
+    ("_usd_per_hour", lambda value: f"{value:,.2f} USD an hour"),
+    ("_watts", lambda value: f"{value:g} W"),
+    ("_w", lambda value: f"{value:g} W"),
+    ("_s", lambda value: seconds(value)),
+)
+
+
+def _scaled(value: float) -> str:
+    if value == 0:
+        return "0 "
+    for prefix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= scale:
+            return f"{value / scale:.3g} {prefix}"
+    return f"{value:.3g} "
+
+
+def _cache(size_bytes: float) -> str:
+    """A cache has a power of two of bytes, or nearly."""
+    return f"{size_bytes / (1 << 20):.3g} MiB" if size_bytes >= 1 << 20 else f"{size_bytes / (1 << 10):.3g} KiB"

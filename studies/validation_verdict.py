@@ -93,11 +93,11 @@ def _first(rows: Sequence[Row], found: Validation) -> _First:
         joined = "and" if winner == "same" else f"but {measured}"
         text = f"{predicted[0]} was predicted first {joined} was measured first"
     beside = [label for label in _leaders([(row.label, row.measured_all) for row in rows]) if label != measured]
-    if beside:
-        text = f"{text}, where the real runs do not tell it apart from {listed(beside)}"
     if found.ranked_at != found.level:
         to = f"to {percent(found.ranked_at or 0.0)} of the way"
         text = f"{text} {to} ({percent(found.level)} was not reached in enough of the runs)"
+    if beside:
+        text = f"{text}, where the real runs do not tell it apart from {listed(beside)}"
     return _First(winner=winner, words=text)
 
 
