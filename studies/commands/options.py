@@ -34,7 +34,7 @@ SetOption = Annotated[
         "--set",
         metavar="K=V",
         help="A setting: policy.KEY, run.KEY, workload.KEY or machine.KEY; may be repeated. "
-        "`hetsgd list policies --json` has the keys of each policy.",
+        "`hetsgd list policies NAME` has the keys of a policy.",
     ),
 ]
 LearnerOption = Annotated[
@@ -47,7 +47,9 @@ LearnerOption = Annotated[
 ]
 SecondsOption = Annotated[float | None, typer.Option("--seconds", metavar="S", help="Stop after S seconds.")]
 EpochsOption = Annotated[int | None, typer.Option("--epochs", metavar="E", help="Stop after E epochs.")]
-UpdatesOption = Annotated[int | None, typer.Option("--updates", metavar="U", help="Stop after U model updates; work in flight then counts.")]
+UpdatesOption = Annotated[
+    int | None, typer.Option("--updates", metavar="U", help="Stop after U model updates; work in flight then counts.")
+]
 TargetOption = Annotated[
     float | None, typer.Option("--target-loss", metavar="L", help="Stop when the training loss is at or below L.")
 ]

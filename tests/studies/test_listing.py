@@ -82,3 +82,32 @@ def test_the_help_speaks_of_what_is_listed() -> None:
     text = " ".join(run("--help")[1].replace("│", " ").split())
     for part in ("machines, workloads, policies, datasets", "Left out: the names of all four", "a JSON array"):
         assert part in text
+
+
+def test_one_policy_is_shown_with_range_and_meaning_of_each_key() -> None:
+    code, out, _ = run("policies", "adaptive-hogbatch")
+    assert code == 0
+    for key in POLICIES["adaptive-hogbatch"].parameters():
+        assert f"policy.{key.name}={key.default}  ({key.type}" in out
+        assert key.meaning.split(";")[0][:40] in " ".join(out.split())
+    assert "hogwild  " not in out
+
+
+@pytest.mark.parametrize("kind", ["machines", "workloads", "datasets"])
+def test_one_name_of_each_kind_is_shown_alone(kind: str) -> None:
+    name = json.loads(run(kind, "--json")[1])[-1]["name"]
+    code, out, _ = run(kind, name)
+    assert code == 0
+    assert out.startswith(name)
+    assert [item["name"] for item in json.loads(run(kind, name, "--json")[1])] == [name]
+
+
+def test_an_unknown_name_is_told_the_nearest() -> None:
+    code, out, err = run("policies", "hogwold")
+    assert (code, out) == (2, "")
+    assert "list: 'hogwold' is none of the policies, did you mean 'hogwild'?" in err
+
+
+@pytest.mark.parametrize("kind", ["machines", "workloads", "policies"])
+def test_lines_are_short_enough_to_read(kind: str) -> None:
+    assert max(map(len, run(kind)[1].splitlines())) <= 120
