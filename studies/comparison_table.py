@@ -13,6 +13,7 @@ from hetsgd.studies.interval import number, percent, seconds, share
 _WIDTH: Final = 100
 # Words of a value that is a list or a text: more of it than this hides what differs.
 _LONGEST: Final = 120
+_SHARES: Final = ("update_share", "utilization")
 
 
 def print_comparison(found: Comparison, a: str, b: str, *, everything: bool = False) -> None:
@@ -54,13 +55,21 @@ def _table(console: Any, title: str, rows: Sequence[Difference], *, change: bool
     for row in rows:
         cells = [row.name, _cell(row.name, row.a), _cell(row.name, row.b)]
         if change:
-            cells.append("" if row.change is None else _change(100 * row.change))
+            cells.append(_change(row))
         table.add_row(*cells)
     console.print(table)
 
 
-def _change(percents: float) -> str:
-    return f"{percents:+z.1f} %" if abs(percents) < 1000 else f"{percents:+,.0f} %"
+def _change(row: Difference) -> str:
+    """How B differs from A: shares in points, what at least doubles or halves as a factor, the rest in per cent."""
+    if row.name.startswith(_SHARES) and isinstance(row.a, float | int) and isinstance(row.b, float | int):
+        return f"{100 * (row.b - row.a):+z.1f} points"
+    if row.change is None:
+        return ""
+    factor = 1.0 + row.change
+    if 0.0 < factor <= 0.5 or factor >= 2.0:
+        return f"x {number(factor)}"
+    return f"{100 * row.change:+z.1f} %"
 
 
 def _cell(name: str, value: Any) -> str:
@@ -69,7 +78,7 @@ def _cell(name: str, value: Any) -> str:
     if isinstance(value, float | int) and not isinstance(value, bool):
         if name.split(" ")[0].split(".")[0].endswith("_s") and "per_s" not in name:
             return seconds(float(value))
-        if name.startswith(("update_share", "utilization")):
+        if name.startswith(_SHARES):
             return share(float(value))
         return f"{value:,}" if isinstance(value, int) else number(value)
     text = str(value)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hetsgd.studies.commands.options import JsonOption
+from hetsgd.studies.commands.options import JsonOption, help_of
 from hetsgd.studies.failure import BadInput
 from hetsgd.studies.failure import Interrupted as Ended
 from hetsgd.studies.screen import showing
@@ -15,7 +15,7 @@ from hetsgd.studies.screen import showing
 
 def add(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("calibrate")(command)
+    app.command("calibrate", help=help_of(command))(command)
 
 
 def command(

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from hetsgd.studies.commands.options import JsonOption, path_of
+from hetsgd.studies.commands.options import JsonOption, help_of, path_of
 
 
 def add(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("compare")(command)
+    app.command("compare", help=help_of(command))(command)
 
 
 def command(

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from hetsgd.models.edge import nearest
+from hetsgd.studies.commands.options import help_of
 from hetsgd.studies.failure import BadInput
 
 Items = list[dict[str, Any]]
@@ -29,7 +30,7 @@ _WIDE: Final = 118
 
 def add(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("list")(command)
+    app.command("list", help=help_of(command))(command)
 
 
 def command(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -58,6 +59,12 @@ ReferenceOption = Annotated[
     str | None,
     typer.Option("--loss-reference", metavar="L0,LBEST", help="Losses that normalise time_to_loss_s, as 0.69,0.5."),
 ]
+
+
+def help_of(command: Callable[..., None]) -> str:
+    """The docstring of a command as its help: paragraphs flow to the terminal's width, examples stay as they are."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(text if "\b" in text else " ".join(text.split()) for text in paragraphs)
 
 
 def path_of(text: str | Path) -> Path:

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from hetsgd.studies.commands.options import SetOption, WorkloadOption, settings_of
+from hetsgd.studies.commands.options import SetOption, WorkloadOption, help_of, settings_of
 from hetsgd.studies.failure import BadInput, checking
 from hetsgd.studies.screen import say
 
 
 def add(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("pilots")(command)
+    app.command("pilots", help=help_of(command))(command)
 
 
 def command(

@@ -22,6 +22,7 @@ from hetsgd.studies.commands.options import (
     TargetOption,
     UpdatesOption,
     WorkloadOption,
+    help_of,
     settings_of,
     stop_of,
 )
@@ -29,7 +30,7 @@ from hetsgd.studies.commands.options import (
 
 def add(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("simulate")(command)
+    app.command("simulate", help=help_of(command))(command)
 
 
 def command(

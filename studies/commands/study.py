@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hetsgd.models.words import counted
-from hetsgd.studies.commands.options import ForceOption, path_of
+from hetsgd.studies.commands.options import ForceOption, help_of, path_of
 from hetsgd.studies.failure import RunFailed
 
 
@@ -16,8 +16,8 @@ def add(app: typer.Typer) -> None:
     """Add the two commands to the program."""
     group = typer.Typer(help="Run a study file, or rebuild the report of one.", no_args_is_help=True,
                         rich_markup_mode="rich")  # fmt: skip
-    group.command("run")(run)
-    group.command("report")(report)
+    group.command("run", help=help_of(run))(run)
+    group.command("report", help=help_of(report))(report)
     app.add_typer(group, name="study")
 
 

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from hetsgd.models.words import counted
-from hetsgd.studies.commands.options import path_of
+from hetsgd.studies.commands.options import help_of, path_of
 
 
 def add(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("trace")(command)
+    app.command("trace", help=help_of(command))(command)
 
 
 def command(

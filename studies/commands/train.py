@@ -20,6 +20,7 @@ from hetsgd.studies.commands.options import (
     TargetOption,
     UpdatesOption,
     WorkloadOption,
+    help_of,
     settings_of,
     stop_of,
 )
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 def add(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("train")(command)
+    app.command("train", help=help_of(command))(command)
 
 
 def command(

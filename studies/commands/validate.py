@@ -21,6 +21,7 @@ from hetsgd.studies.commands.options import (
     SetOption,
     UpdatesOption,
     WorkloadOption,
+    help_of,
     settings_of,
     stop_of,
 )
@@ -37,7 +38,7 @@ _LOSSES: Final = 40
 
 def add(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("validate")(command)
+    app.command("validate", help=help_of(command))(command)
 
 
 def command(

@@ -72,6 +72,17 @@ def test_the_tables_are_readable_at_100_columns(capsys: pytest.CaptureFixture[st
 def test_there_is_no_negative_zero(capsys: pytest.CaptureFixture[str]) -> None:
     print_comparison(compare_runs(run(LOCAL, 2.0, 0.5), run(LOCAL, 2.0, 0.4999999)), "a", "b")
     text = capsys.readouterr().out
-    assert "+0.0 %" in text
+    assert "+0.0 points" in text
     assert "-0" not in text
     assert "Inputs: the same." in text
+
+
+def test_changes_are_factors_where_per_cent_say_little_and_points_where_they_are_shares(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_comparison(compare_runs(run(LOCAL, 0.02, 0.25), run(LOCAL, 10.0, 0.5)), "a", "b")
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.split()}
+    assert lines["elapsed_s"].rstrip().endswith("x 500")
+    assert any(
+        line.rstrip().endswith("+25.0 points") for name, line in lines.items() if name.startswith("update_share")
+    )

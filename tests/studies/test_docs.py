@@ -1,4 +1,4 @@
-"""The pages of docs/ are found from README and from their index, and links lead somewhere."""
+"""The pages of docs/ are found from README and from their index, links lead somewhere, and help is readable."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+from hetsgd.studies.program import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -35,3 +37,11 @@ def test_every_command_occurs_in_the_readme() -> None:
         assert re.search(rf"hetsgd {command}\b", text), command
     for word in ("surrogate", "--replicas", "trace --perfetto"):
         assert word in text, word
+
+
+def test_paragraphs_of_help_flow_and_examples_stay() -> None:
+    """No line break of the source is left in a paragraph, whatever the width of the terminal."""
+    for info in (info for info in app.registered_commands if info.name is not None):
+        *paragraphs, example = (info.help or "").split("\n\n")
+        assert all("\n" not in text for text in paragraphs), info.name
+        assert example.startswith("\b\n  hetsgd")
