@@ -7,6 +7,7 @@ import difflib
 import functools
 import importlib
 import inspect
+import re
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -87,6 +88,8 @@ def rule_of(item: Mapping[str, Any]) -> str:
     'must be >= 1'
     """
     kind, context = str(item["type"]), item.get("ctx", {})
+    if str(item.get("input")).strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
+        return "must be a finite number"
     for name, sign in _BOUNDS:
         if name in context:
             return f"must be {sign} {context[name]:g}"
@@ -170,12 +173,44 @@ def parse_toml(text: str, origin: str) -> dict[str, Any]:
     """The content of TOML text; ValueError names `origin` where it is none, or holds a number beyond 64 bits."""
     try:
         table = tomllib.loads(text)
-    except RecursionError as error:
-        raise ValueError(f"{origin}: must be TOML that is nested less deeply") from error
-    except ValueError as error:  # TOMLDecodeError, or int() that refuses thousands of digits
+        deepest = _depth(table)
+    except RecursionError:
+        deepest = _DEEPEST + 1
+    except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{origin}: must be TOML: {error}") from error
+    except ValueError as error:  # int() refuses thousands of digits
+        line, digits = _longest_number(text)
+        raise ValueError(
+            f"{origin}: line {line}: must be a whole number of at most 64 bits, got one of {digits} digits"
+        ) from error
+    if deepest > _DEEPEST:
+        raise ValueError(f"{origin}: must be TOML with at most {_DEEPEST} tables and lists inside each other, got more")
     _check_whole_numbers(table, origin, "")
     return table
+
+
+_DEEPEST: Final = 100
+"""No file that is read here has more than a handful; what reads it goes down by calls of itself."""
+
+
+def _depth(value: object) -> int:
+    """How many tables and lists lie inside each other, counted as far as it matters."""
+    deepest, level = 0, [value]
+    while level and deepest <= _DEEPEST:
+        level = [
+            item
+            for part in level
+            if isinstance(part, dict | list)
+            for item in (part.values() if isinstance(part, dict) else part)
+        ]
+        deepest += 1
+    return deepest
+
+
+def _longest_number(text: str) -> tuple[int, int]:
+    """The line and the digits of the longest run of digits."""
+    longest = max(re.finditer(r"[0-9][0-9_]*", text), key=lambda found: len(found[0]))
+    return text.count("\n", 0, longest.start()) + 1, len(longest[0].replace("_", ""))
 
 
 def _check_whole_numbers(value: object, origin: str, field: str) -> None:
@@ -200,6 +235,8 @@ def load_object(text: str) -> Any:
     module, _, path = text.partition(":")
     if not module or not path:
         raise ValueError(f"{text!r}: an object is named package.module:object")
+    if module.startswith("."):
+        raise ValueError(f"{text!r}: a module is named in full, package.module:object, not by a name that is relative")
     if module.endswith(".py"):
         name = Path(module).stem
         raise ValueError(

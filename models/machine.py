@@ -242,7 +242,9 @@ class Machine:
             members.extend(Member(name=acc.name, kind="accelerator") for acc in self.accelerators)
         missing = wanted - {member.kind for member in members}
         if missing:
-            raise ValueError(f"machine {self.name} has no worker of kind {', '.join(sorted(missing))}")
+            counts = {"cpu": "machine.cpu_lanes is 0", "accelerator": "it has none (machine.accelerators)"}
+            why = " and ".join(counts[kind] for kind in sorted(missing))
+            raise ValueError(f"machine {self.name} has no worker of kind {', '.join(sorted(missing))}: {why}")
         return tuple(members)
 
     def graph(self) -> networkx.DiGraph[str]:

@@ -184,6 +184,8 @@ def _read_machine(path: Path, used: int | None) -> Machine:
             assumed=tuple(origins.assumed),
             **{key: getattr(table, key) for key in _SETTINGS},
         )
+    except MachineError:
+        raise
     except ValueError as error:
         raise MachineError(f"{path}: {error}") from error
     if "calibration" in content:

@@ -25,8 +25,12 @@ class Plan:
 
     def fleet(self) -> Fleet:
         """The workers of this run that the policy uses; ValueError when the machine lacks a kind it needs."""
+        try:
+            members = self.machine.members(self.recipe.kinds, self.run.lanes)
+        except ValueError as error:
+            raise ValueError(f"policy {self.policy}: {error}; give the machine one, or take another policy") from error
         return Fleet(
-            members=self.machine.members(self.recipe.kinds, self.run.lanes),
+            members=members,
             rows=self.workload.rows,
             learning_rate=self.run.learning_rate,
             momentum=self.run.momentum,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
 from typing import Final, Literal
 
 from hetsgd.models.edge import shown_value
@@ -36,6 +37,19 @@ def seed_problem(seed: int) -> str | None:
     return None if 0 <= seed <= MOST_SEED else f"must be in 0..{MOST_SEED}, got {shown_value(seed)}"
 
 
+def _check_types(
+    owner: StopRule | RunSettings, prefix: str, *, numbers: tuple[str, ...], whole: tuple[str, ...]
+) -> None:
+    """Refuse what is no number, or no whole one; None stands where a field may be empty, and is its default."""
+    defaults = {item.name: item.default for item in fields(owner)}
+    for name in (*numbers, *whole):
+        value = getattr(owner, name)
+        empty = value is None and defaults[name] is None
+        if not empty and (isinstance(value, bool) or not isinstance(value, Integral if name in whole else Real)):
+            rule = "a whole number" if name in whole else "a number"
+            raise ValueError(f"{prefix}{name} must be {rule}, got {shown_value(value)}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRule:
     """When a run ends: the first rule that is met. At least one must be given.
@@ -50,6 +64,7 @@ class StopRule:
     target_loss: float | None = None
 
     def __post_init__(self) -> None:
+        _check_types(self, "stop rule: ", numbers=("seconds", "target_loss"), whole=("epochs", "updates"))
         if self.seconds is None and self.epochs is None and self.updates is None:
             fix = "a target loss alone may never be met" if self.target_loss is not None else "none is given"
             raise ValueError(f"stop rule: give seconds, epochs or updates ({fix})")
@@ -89,6 +104,12 @@ class RunSettings:
     trace: TraceLevel = "full"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.stop, StopRule):
+            raise ValueError(f"run.stop must be a StopRule, such as StopRule(epochs=3), got {shown_value(self.stop)}")
+        _check_types(
+            self, "run.", numbers=("learning_rate", "momentum", "weight_decay", "evaluate_every_s"),
+            whole=("seed", "lookahead", "gradient_stats"),
+        )  # fmt: skip
         if not 0.0 < self.learning_rate <= _MOST_RATE:
             raise ValueError(f"run.learning_rate must be > 0 and at most {_MOST_RATE:g}, got {self.learning_rate}")
         if not 0.0 <= self.momentum < 1.0:

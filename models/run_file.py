@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
@@ -17,12 +18,34 @@ class RunError(ValueError):
     """A run setting breaks a rule; the message names origin, field, rule and value."""
 
 
-def _none(value: object) -> object:
-    return None if isinstance(value, str) and value.strip().lower() in ("none", "") else value
+def _number(value: object) -> object:
+    """A number, or the text of one as it is written everywhere: neither a flag nor Python's own 1_000."""
+    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
+        raise ValueError("must be a number")
+    return value
 
 
-_Seconds = Annotated[float | None, BeforeValidator(_none)]
-_Count = Annotated[int | None, BeforeValidator(_none)]
+def _whole(value: object) -> object:
+    """A whole number, or its text; 1e3 is none."""
+    if isinstance(value, bool | float) or (isinstance(value, str) and not _DIGITS.fullmatch(value.strip())):
+        raise ValueError("must be a whole number")
+    return value
+
+
+def _or_none(check: Callable[[object], object]) -> Callable[[object], object]:
+    """The check of a value that may be left empty."""
+
+    def checked(value: object) -> object:
+        return None if value is None or str(value).strip().lower() in ("none", "") else check(value)
+
+    return checked
+
+
+_DIGITS: Final = re.compile("[+-]?[0-9]+")
+_Float = Annotated[float, BeforeValidator(_number)]
+_Int = Annotated[int, BeforeValidator(_whole)]
+_Seconds = Annotated[float | None, BeforeValidator(_or_none(_number))]
+_Count = Annotated[int | None, BeforeValidator(_or_none(_whole))]
 
 
 class _RunTable(BaseModel):
@@ -30,16 +53,16 @@ class _RunTable(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    seed: int = 0
-    learning_rate: float = 0.01
-    momentum: float = 0.0
-    weight_decay: float = 0.0
+    seed: _Int = 0
+    learning_rate: _Float = 0.01
+    momentum: _Float = 0.0
+    weight_decay: _Float = 0.0
     order: Order = "shuffled"
     lanes: LaneMode = "barrier"
-    lookahead: int = 0
+    lookahead: _Int = 0
     evaluation: Evaluation = "blocking"
     evaluate_every_s: _Seconds = None
-    gradient_stats: int = 0
+    gradient_stats: _Int = 0
     trace: TraceLevel = "full"
     seconds: _Seconds = None
     epochs: _Count = None
@@ -84,14 +107,17 @@ def run_settings(
     """Run settings from `run.KEY=V` values (text or typed) over defaults (such as a workload's own).
 
     `none` empties a key that may be empty (`evaluate_every_s`). The stop keys `seconds`, `epochs`, `updates` and
-    `target_loss` are added to `stop` or replace its fields; where overrides or `stop` name a stop, that of the
-    defaults is left out.
+    `target_loss` are added to `stop`; where overrides or `stop` name a stop, that of the defaults is left out.
 
-    Raises RunError for an unknown key, naming the nearest one, and for a value outside its range.
+    Raises RunError for an unknown key, naming the nearest one, for a value outside its range, and for a stop key that
+    `stop` has with another value: neither may win in silence.
     """
     given = run_table(overrides, origin=origin)
     base = run_table(defaults or {}, origin="defaults")
     rule = {} if stop is None else {key: getattr(stop, key) for key in _STOP_KEYS}
+    for key, value in rule.items():
+        if value is not None and given.get(key, value) != value:
+            raise RunError(f"{origin}: run.{key}: is {value} by the stop rule, got {given[key]}; give it in one place")
     if stop is not None or any(key in given for key in _STOP_KEYS):
         base = {key: value for key, value in base.items() if key not in _STOP_KEYS}
     merged = {**base, **{key: value for key, value in rule.items() if value is not None}, **given}

@@ -67,6 +67,8 @@ def _read_text(item: Key, text: str, origin: str) -> Any:
     if item.type == "bool":
         return {"true": True, "false": False}.get(text.lower(), text)
     try:
+        if "_" in text or text != text.strip():  # Python would take 1_000
+            raise ValueError("written as nowhere else")
         return int(text) if item.type == "int" else float(text)
     except ValueError as error:
         kind = "a whole number" if item.type == "int" else "a number"

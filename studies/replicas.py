@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from hetsgd.models.policy import Loss
+from hetsgd.models.run import seed_problem
 from hetsgd.studies.execute import Finished, run_simulated
 from hetsgd.studies.failure import BadInput, checking
 from hetsgd.studies.record import strict
@@ -45,6 +46,8 @@ def run_replicas(replicas: int) -> Callable[[Ready, ProgressSink | None], Finish
         from hetsgd.real.ensemble import EnsembleReplay
 
         seed = ready.plan.run.seed
+        if problem := seed_problem(seed + replicas - 1):
+            raise BadInput(f"--seed: {replicas} replicas have seeds from it on, and the last {problem}")
         with checking():
             ensemble = EnsembleReplay(ready.plan, ready.data(), seeds=range(seed, seed + replicas))
         finished = run_simulated(ready, progress, learner=ensemble)

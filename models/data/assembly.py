@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from hetsgd.models.data.dataset import DataError, Dataset
 from hetsgd.models.data.preparation import Scaling, fit_scaler, split_rows
 from hetsgd.models.data.rows import Features
-from hetsgd.models.data.table import SparseRows, Table, dense
+from hetsgd.models.data.table import SparseRows, Table, beyond_float32, dense
 
 DEFAULT_TEST_FRACTION = 0.2
 
@@ -51,9 +51,12 @@ def assemble(
         raise DataError(f"{name}: features must be <= {MAX_FEATURES:,}, got {table.features:,}: keep or hash fewer")
     train, test, split = _split(table, test_fraction, seed)
     build = csr if _keeps_sparse(table, dtype, sparse) else dense
-    train_x: Features = build(table.x, train, dtype)
+    try:
+        train_x: Features = build(table.x, train, dtype)
+        test_x: Features = build(table.x, test, dtype)
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from error
     scaler = fit_scaler(train_x, scaling)
-    test_x: Features = build(table.x, test, dtype)
     if scaler is not None:
         scaler.apply(train_x)
         scaler.apply(test_x)
@@ -101,7 +104,9 @@ def csr(x: NDArray[Any] | SparseRows, rows: NDArray[np.int64], dtype: np.dtype[A
     matrix.eliminate_zeros()
     matrix.sort_indices()
     if dtype == np.float32 and not np.isfinite(matrix.data).all():
-        raise DataError('feature values must fit float32, some are beyond 3.4e38: load with dtype="float64"')
+        place = int(np.argmin(np.isfinite(matrix.data)))
+        row = int(np.searchsorted(matrix.indptr, place, side="right")) - 1
+        raise DataError(beyond_float32(int(rows[row]), int(matrix.indices[place])))
     return matrix
 
 

@@ -102,7 +102,7 @@ def _counted(end: str, count: int, multilabel: bool | None, origin: str) -> Labe
 
 def _named(names: tuple[str, ...], several: bool, origin: str) -> LabelChoice:
     if not several and len(names) > 1:
-        raise DataError(f"{origin}: label must be one column, got {listed(names)} (set multilabel=True for several)")
+        raise DataError(f"{origin}: label must be one column, got {listed(names)} (several: multilabel = true)")
     return LabelChoice(names=names, several=several)
 
 

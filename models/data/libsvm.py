@@ -144,7 +144,7 @@ def _fault(content: bytes, *, multilabel: bool) -> str:
     if b":" in label and not multilabel:
         return f"label missing, the line starts with {_shown(label)}"
     if b"," in label and not multilabel:
-        return f"a label must be one number, got {_shown(label)} (load multi-label data with multilabel=True)"
+        return f"a label must be one number, got {_shown(label)} (several a row: multilabel = true)"
     if not multilabel and not _NUMBER_ONLY.fullmatch(label):
         return f"a label must be a finite number, got {_shown(label)}"
     if multilabel and b":" not in label and not re.fullmatch(_LABELS, label):

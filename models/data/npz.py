@@ -169,7 +169,8 @@ def dense_features(values: NDArray[Any], where: str) -> NDArray[Any]:
     """
     if values.dtype.kind not in "biuf" or values.ndim < 2 or 0 in values.shape:
         raise DataError(
-            f"{where}: features must be numbers of shape (rows, features), none of them 0, "
+            f"{where}: features must be numbers of shape (rows, features), or of more dimensions that are flattened to "
+            "features, none of them 0, "
             f"got {values.dtype} of shape {values.shape}"
         )
     matrix = np.ascontiguousarray(values.reshape(len(values), -1), dtype=np.float64)

@@ -110,8 +110,17 @@ def dense(x: NDArray[Any] | SparseRows, rows: NDArray[np.int64], dtype: np.dtype
             own = _own_rows(x, rows)
             out = own.astype(dtype, order="C", copy=own is x)
     if out.dtype == np.float32 and not np.isfinite(out).all():
-        raise DataError('feature values must fit float32, some are beyond 3.4e38: load with dtype="float64"')
+        row, feature = np.argwhere(~np.isfinite(out))[0]
+        raise DataError(beyond_float32(int(rows[row]), int(feature)))
     return out
+
+
+def beyond_float32(row: int, feature: int) -> str:
+    """What is wrong with a value that single precision cannot hold; both count from 0 in what was read."""
+    return (
+        f"row {row}, feature {feature} (from 0): values must fit float32, this one is beyond 3.4e38; load as float64 "
+        "(workload.precision, dtype)"
+    )
 
 
 def _own_rows(x: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:

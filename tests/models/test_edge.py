@@ -23,6 +23,25 @@ from hetsgd.studies.study_file import load_study
 BINARY = bytes(range(256))
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"[{'.'.join('a' * 3000)}]\nb = 1", "with at most 100 tables and lists inside each other, got more"),
+        (f"a = {'[' * 3000}{']' * 3000}", "with at most 100 tables and lists inside each other, got more"),
+        (f"{'.'.join('a' * 200)} = 1", "with at most 100 tables and lists inside each other, got more"),
+        (f"a = 1\n[b]\nc = {'9' * 5000}", "line 3: must be a whole number of at most 64 bits, got one of 5000 digits"),
+    ],
+)
+def test_toml_beyond_any_use_is_refused_by_its_place_and_rule(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    for read in (read_toml, load_machine, load_workload):
+        with pytest.raises(ValueError, match=message) as caught:
+            read(path)
+        assert "set_int_max_str_digits" not in str(caught.value)
+        assert str(caught.value).startswith(f"{path}: ")
+
+
 @pytest.mark.parametrize("content", [BINARY, "a = 1".encode("utf-16"), b"a = [1,", b"a = 1\na = 2"])
 def test_what_is_no_toml_is_refused_by_every_reader(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.toml"

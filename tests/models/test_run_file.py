@@ -1,6 +1,7 @@
 """Run settings from text: types, defaults, and what is said of a bad one."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -42,6 +43,32 @@ def test_a_stop_that_is_asked_for_leaves_out_that_of_the_defaults() -> None:
     assert both.stop == StopRule(seconds=3.0, target_loss=0.4)
 
 
+def test_a_stop_that_is_given_twice_must_be_the_same() -> None:
+    assert run_settings({"epochs": "3"}, stop=StopRule(epochs=3)).stop == StopRule(epochs=3)
+    for other in ("2", "none"):
+        with pytest.raises(
+            RunError, match=r"--set: run\.seconds: is 0\.5 by the stop rule, got .*; give it in one place"
+        ):
+            run_settings({"seconds": other}, stop=StopRule(seconds=0.5))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: StopRule(epochs="3"), r"stop rule: epochs must be a whole number, got '3'"),  # type: ignore[arg-type]  # wrong on purpose
+        (lambda: StopRule(updates=1.5), r"stop rule: updates must be a whole number, got 1\.5"),  # type: ignore[arg-type]  # wrong on purpose
+        (lambda: StopRule(seconds=True), r"stop rule: seconds must be a number, got True"),
+        (lambda: RunSettings(stop=None), r"run\.stop must be a StopRule, such as StopRule\(epochs=3\), got None"),  # type: ignore[arg-type]  # wrong on purpose
+        (lambda: RunSettings(stop=StopRule(epochs=1), seed=1.5), r"run\.seed must be a whole number, got 1\.5"),  # type: ignore[arg-type]  # wrong on purpose
+        (lambda: RunSettings(stop=StopRule(epochs=1), momentum=None), r"run\.momentum must be a number, got None"),  # type: ignore[arg-type]  # wrong on purpose
+        (lambda: RunSettings(stop=StopRule(epochs=1), learning_rate="x"), r"learning_rate must be a number, got 'x'"),  # type: ignore[arg-type]  # wrong on purpose
+    ],
+)
+def test_values_of_another_type_are_refused_by_name(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
 def test_a_table_holds_only_what_was_given() -> None:
     assert run_table({"learning_rate": "0.5"}, origin="f.toml") == {"learning_rate": 0.5}
 
@@ -54,6 +81,12 @@ def test_a_table_holds_only_what_was_given() -> None:
         ({"lookahead": "x"}, "--set: run.lookahead: must be a whole number, got 'x'"),
         ({"lookahead": "1.5"}, "run.lookahead: must be a whole number"),
         ({"learning_rate": "fast"}, "run.learning_rate: must be a number"),
+        ({"learning_rate": "1_0"}, "run.learning_rate: must be a number, got '1_0'"),
+        ({"lookahead": "1_0"}, "run.lookahead: must be a whole number, got '1_0'"),
+        ({"seed": True}, "run.seed: must be a whole number, got True"),
+        ({"momentum": False}, "run.momentum: must be a number, got False"),
+        ({"epochs": 1e3}, "run.epochs: must be a whole number, got 1000.0"),
+        ({"updates": True}, "run.updates: must be a whole number, got True"),
         ({"order": "random"}, "--set: run.order: must be 'file' or 'shuffled', got 'random'"),
         ({"learning_rate": "0"}, "--set: run.learning_rate must be > 0 and at most 1e+38, got 0.0"),
         ({"learning_rate": "nan"}, "--set: run.learning_rate must be > 0 and at most 1e+38, got nan"),

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from hetsgd.models.run import StopRule
+from hetsgd.models.run import MOST_SEED, StopRule
 from hetsgd.studies.execute import run_simulated
 from hetsgd.studies.failure import BadInput
 from hetsgd.studies.replicas import check_replicas, run_replicas
@@ -38,6 +38,8 @@ def test_what_has_no_replicas_is_refused() -> None:
         check_replicas(0, "replay", explain=False)
     with pytest.raises(BadInput, match="only replayed gradients have replicas, got --learner none"):
         check_replicas(2, "none", explain=False)
+    with pytest.raises(BadInput, match=r"--seed: 3 replicas have seeds from it on, and the last must be in 0\.\."):
+        run_replicas(3)(ready(seed=MOST_SEED - 1), None)
     with pytest.raises(BadInput, match="leave out --explain"):
         check_replicas(2, "replay", explain=True)
     with pytest.raises(BadInput, match="replicas: they must share one order of events, but a target loss"):

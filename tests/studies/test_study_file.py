@@ -101,8 +101,12 @@ BAD: list[tuple[str, str, list[str]]] = [
     ),
     ('name = "minibatch"', "name = 3", ["policies.0.name: must be a text, got 3"]),
     ('"local"]', "3]", ["machines.0: must be a text, got 3"]),
-    ("question =", f"question = {'[' * 5000}", ["must be TOML that is nested less deeply"]),
-    ("question =", f"level = {'9' * 5000}\nquestion =", ["must be TOML"]),
+    ("question =", f"question = {'[' * 5000}", ["must be TOML with at most 100 tables and lists"]),
+    (
+        "question =",
+        f"level = {'9' * 5000}\nquestion =",
+        ["line ", "a whole number of at most 64 bits, got one of 5000 digits"],
+    ),
     ("question =", "question", ["must be TOML", "line 2"]),
 ]
 

@@ -91,7 +91,9 @@ def test_a_wrong_index_does_not_ask_for_a_network_without_end(tmp_path: Path) ->
 def test_values_beyond_float32_are_refused_in_sparse_sets_too(tmp_path: Path) -> None:
     path = tmp_path / "large.svm"
     path.write_text("0 1:1e300\n1 2:1\n", encoding="utf-8")
-    with pytest.raises(DataError, match='load with dtype="float64"'):
+    with pytest.raises(
+        DataError, match=r"large: row 0, feature 0 \(from 0\): values must fit float32, .*; load as float64"
+    ):
         load(path, sparse=True, test_fraction=0, scaling="none")
 
 

@@ -118,7 +118,9 @@ def test_the_seed_and_nothing_else_decides_the_split(tmp_path: Path) -> None:
 def test_values_beyond_float32_ask_for_float64(tmp_path: Path) -> None:
     path = tmp_path / "wide.csv"
     path.write_text("1e300,0\n2e300,1\n", encoding="utf-8")
-    with pytest.raises(DataError, match='load with dtype="float64"'):
+    with pytest.raises(
+        DataError, match=r"row \d+, feature \d+ \(from 0\): values must fit float32, .*; load as float64"
+    ):
         load(path, scaling="none")
     assert load(path, dtype="float64", test_fraction=0).train_x.tolist() == [[0.0], [1.0]]
 

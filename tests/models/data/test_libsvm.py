@@ -93,7 +93,7 @@ def test_declared_classes_keep_their_order_and_bound_the_labels() -> None:
         (b"0 1:1\n1 1:1_0", "f, line 2: a value must be a finite number, got '1:1_0'"),
         (b"0 1:1\n1.5 2:1", "f, line 2: a label must be a whole number"),
         (b"0 1:1\nnan 2:1", "f, line 2: a label must be a finite number, got 'nan'"),
-        (b"0 1:1\n1,2 2:1", "f, line 2: a label must be one number, got '1,2' .*multilabel=True"),
+        (b"0 1:1\n1,2 2:1", "f, line 2: a label must be one number, got '1,2' .*multilabel = true"),
         (b"0 qid:1 1:1\n1 1:1", "f, line 1: an index must be a whole number, got 'qid:1'"),
         (b"0\n1\n", None),
     ],
