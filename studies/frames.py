@@ -75,7 +75,10 @@ def time_frames(result: StudyResult) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def prediction_frame(validation: Validation) -> pd.DataFrame:
-    """Predicted and measured values of the metrics worth a panel: metric, policy, predicted, measured, low, high."""
+    """Predicted and measured values of the metrics worth a panel: metric, policy, predicted, measured, low, high.
+
+    Missing (nan) where a level was not reached in every run of that engine.
+    """
     level = validation.ranked_at or validation.level
     titles = {
         f"time_to_loss_s.{level:g}": f"time to {percent(level)} of the way [s]",
@@ -87,12 +90,13 @@ def prediction_frame(validation: Validation) -> pd.DataFrame:
     }
     rows: list[dict[str, Any]] = []
     for row in validation.rows:
-        if row.metric in titles and row.predicted is not None and row.measured is not None:
-            values = [value for value in row.measured_all if value is not None]
+        if row.metric in titles:
+            values = [value for value in row.measured_all if value is not None] or [np.nan]
             rows.append(
                 {
-                    "metric": titles[row.metric], "policy": row.label, "predicted": row.predicted,
-                    "measured": row.measured, "low": min(values), "high": max(values),
+                    "metric": titles[row.metric], "policy": row.label, "low": min(values), "high": max(values),
+                    "predicted": np.nan if row.predicted is None else row.predicted,
+                    "measured": np.nan if row.measured is None else row.measured,
                 }
             )  # fmt: skip
     frame = pd.DataFrame(rows, columns=["metric", "policy", "predicted", "measured", "low", "high"])

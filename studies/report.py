@@ -93,7 +93,10 @@ def draw(result: StudyResult) -> list[Plate]:
     if not busy.empty and "utilization" in asked:
         from hetsgd.studies.figures.work import utilization_figure
 
-        note = f"Share of the lanes or devices that compute, seed {first}. Gaps are waits, copies and evaluations."
+        note = (
+            f"Share of the lanes or devices that compute, seed {first}; each axis ends at the busiest. Gaps are waits, "
+            "copies and evaluations."
+        )
         plates.append(_plate("utilization", "Utilization over time", note, utilization_figure, busy, palette))
     shares = share_frame(result)
     if not shares.empty and "update_share" in asked:
@@ -104,7 +107,10 @@ def draw(result: StudyResult) -> list[Plate]:
     if not batches.empty:
         from hetsgd.studies.figures.work import batch_figure
 
-        note = f"Rows per step of an accelerator, rows per step and lane of the CPU team, seed {first}."
+        note = (
+            f"Rows per step of an accelerator, rows per step and lane of the CPU team, seed {first}. Policies are "
+            "drawn up to a tenth apart, so that equal sizes do not hide each other."
+        )
         plates.append(_plate("batch", "Batch sizes over time", note, batch_figure, batches, palette))
     staleness = staleness_frame(result)
     if not staleness.empty and "staleness" in asked:
@@ -127,7 +133,7 @@ def _loss_plates(result: StudyResult, curves: Any, palette: Mapping[str, Any], s
     }
     band = (
         f"Mean over {seeds} seeds; the band reaches from the lowest to the highest seed. What lies above the initial "
-        "loss is cut off."
+        "loss is cut off: an arrow names the policy and where it leaves."
     )
     dots = f"Dotted: {percent(level)} of the way from the initial to the lowest loss."
     return [
@@ -146,7 +152,8 @@ def _prediction_plates(result: StudyResult, palette: Mapping[str, Any]) -> list[
         if not points.empty:
             note = (
                 f"Each point is a policy on {validation.machine}: the mean of the simulated runs against that of "
-                f"{validation.repeats} real runs, whose range is the bar."
+                f"{validation.repeats} real runs, whose range is the bar. Axes leave out zero "
+                "where it is far from all."
             )
             name = "prediction" if number == 0 else f"prediction_{number + 1}"
             plates.append(_plate(name, "Predicted against measured", note, prediction_figure, points, palette))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -25,6 +25,18 @@ _RC: Final[dict[Any, Any]] = {
 }  # fmt: skip
 
 
+# A dash and a marker for each policy beside its colour: lines that lie over each other still show all of them.
+_DASHES: Final[tuple[Any, ...]] = (
+    "-",
+    (0, (5, 2)),
+    (0, (1, 1.4)),
+    (0, (5, 1.5, 1, 1.5)),
+    (0, (8, 3)),
+    (0, (3, 1, 1, 1, 1, 1)),
+)
+_MARKERS: Final = "os^Dvp*X"
+
+
 @contextmanager
 def themed() -> Iterator[None]:
     """The look of all figures, without touching the settings of a caller's notebook."""
@@ -40,6 +52,16 @@ def colours(labels: Sequence[str]) -> dict[str, Any]:
     # The yellow of the colour-blind palette is too light for thin lines on white.
     readable = [_OCHRE if min(red, green) > 0.85 and blue < 0.5 else (red, green, blue) for red, green, blue in palette]
     return dict(zip(labels, readable, strict=False))
+
+
+def dashes(labels: Iterable[str]) -> dict[str, Any]:
+    """A line style per policy, by its place in the study."""
+    return {label: _DASHES[number % len(_DASHES)] for number, label in enumerate(labels)}
+
+
+def markers(labels: Iterable[str]) -> dict[str, str]:
+    """A marker per policy, by its place in the study."""
+    return {label: _MARKERS[number % len(_MARKERS)] for number, label in enumerate(labels)}
 
 
 def panels(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -12,10 +12,14 @@ from matplotlib.ticker import PercentFormatter
 from hetsgd.studies.figures.style import (
     CLASS_COLOURS,
     CLASS_WORDS,
+    dashes,
     legend_below,
+    markers,
     panels,
     themed,
 )
+
+_APART: Final = 1.04
 
 
 def share_figure(shares: pd.DataFrame) -> Figure:
@@ -44,32 +48,47 @@ def utilization_figure(busy: pd.DataFrame, palette: Mapping[str, Any]) -> Figure
         machines = list(dict.fromkeys(busy["panel"]))
         keys = [(panel, kind) for kind in CLASS_WORDS for panel in machines]
         titles = [f"{panel}: {CLASS_WORDS[kind]}" for panel, kind in keys]
-        figure, axes = panels(titles, height=2.4, columns=min(len(machines), 3))
+        figure, axes = panels(titles, height=2.4, columns=min(len(machines), 3), share_y=False)
         seen = [label for label in palette if label in set(busy["policy"])]
+        style = dashes(seen)
         for axis, (panel, kind) in zip(axes, keys, strict=True):
             own = busy[(busy["panel"] == panel) & (busy["kind"] == kind)]
             for label in seen:
                 line = own[own["policy"] == label]
-                axis.plot(line["t_s"], line["busy"], color=palette[label], label=label, linewidth=1.3, alpha=0.9)
+                axis.plot(line["t_s"], line["busy"], color=palette[label], label=label, linewidth=1.3,
+                          linestyle=style[label], alpha=0.9)  # fmt: skip
             axis.yaxis.set_major_formatter(PercentFormatter(1.0))
-            axis.set(xlabel="time of training [s]", ylabel="computing", ylim=(-0.02, 1.05))
+            # As high as the busiest line needs: a team that waits most of the time is still to be seen.
+            top = 1.15 * float(own["busy"].max()) if len(own) else 0.0
+            axis.set(
+                xlabel="time of training [s]", ylabel="computing", ylim=(0.0, min(1.05, top) if top > 0.0 else 1.05)
+            )
             axis.set_xlim(left=0.0)
         legend_below(figure, axes[0])
     return figure
 
 
 def batch_figure(batches: pd.DataFrame, palette: Mapping[str, Any]) -> Figure:
-    """Batch sizes over time, a panel per machine, dashed for CPU lanes. Columns panel, kind, policy, t_s, batch."""
+    """Batch sizes over time, a panel per machine, dashed for CPU lanes. Columns panel, kind, policy, t_s, batch.
+
+    Policies with the same size would hide each other: each has a marker of its own, and is drawn a little apart.
+    """
     with themed():
         titles = list(dict.fromkeys(batches["panel"]))
         figure, axes = panels(titles)
+        shape, count = markers(palette), len(palette)
         for axis, title in zip(axes, titles, strict=True):
             own = batches[batches["panel"] == title]
-            for label, colour in palette.items():
+            for number, (label, colour) in enumerate(palette.items()):
+                apart = _APART ** (number - (count - 1) / 2)
                 for (_, kind), line in own[own["policy"] == label].groupby(["worker", "kind"], sort=False):
                     style = "--" if kind == "cpu" else "-"
-                    axis.step(line["t_s"], line["batch"], where="post", color=colour, linestyle=style, linewidth=1.6)
-                axis.plot([], [], color=colour, label=label)
+                    every = max(1, len(line) // 5)
+                    axis.step(
+                        line["t_s"], apart * line["batch"], where="post", color=colour, linestyle=style, linewidth=1.6,
+                        marker=shape[label], markersize=4, markevery=(number * every // max(count, 1), every),
+                    )  # fmt: skip
+                axis.plot([], [], color=colour, marker=shape[label], markersize=4, label=label)
             axis.plot([], [], color="0.3", linestyle="-", label="accelerator")
             axis.plot([], [], color="0.3", linestyle="--", label="CPU lane")
             axis.set_yscale("log", base=2)
