@@ -16,7 +16,17 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from hetsgd.models.bookkeeping import Books
-from hetsgd.models.contract import check_merge, check_result, check_wait, check_work, compensates
+from hetsgd.models.contract import (
+    begun,
+    check_decision,
+    check_merge,
+    check_merges,
+    check_result,
+    check_wait,
+    check_work,
+    compensates,
+    refuse_escape,
+)
 from hetsgd.models.contract import check_recipe as check_recipe  # offered here too: callers know only this module
 from hetsgd.models.drafts import new_assign
 from hetsgd.models.evaluations import Evaluations
@@ -46,6 +56,9 @@ Status = Literal["done", "diverged", "interrupted", "failed"]
 _DRAIN: Final = Wait(reason="drain: waits for the work in flight", on=("finished", "merged"))
 _EVALUATION: Final = Wait(reason="evaluation: waits for the loss", on=("evaluated",))
 
+_EPOCHS_WITHOUT_UPDATE: Final = 20
+"""A policy that gives out so many epochs of rows and makes no update of them will not make one."""
+
 
 class Coordinator:
     """One run's coordinator. See the module for its contract; `trace` receives decisions, fates and calls."""
@@ -69,7 +82,7 @@ class Coordinator:
         self.wake_all = False
         self._tallies = tallies_of(fleet)
         self.view = CoordinatorView(self, self._tallies, self.in_flight, self.held, self.losses)
-        self._schedule = recipe.begin(fleet)
+        self._schedule = begun(recipe, fleet)
         self._compensates = compensates(recipe)
         self._books = Books(trace, fleet)
         self.loads: dict[Seat, int] = dict.fromkeys(fleet.seats, 0)
@@ -83,6 +96,10 @@ class Coordinator:
         self._evaluations = Evaluations(run, fleet, self._tallies)
         self._timed = run.evaluate_every_s is not None
         self._update_limit = run.stop.updates
+        self._counts_alone = run.stop.epochs is None and run.stop.seconds is None
+        self._moved = (0, 0)  # the version at the end of an epoch, and the first epoch that ended with it
+        # What all seats hold may be of an epoch each, where a batch is all the data.
+        self._patience = _EPOCHS_WITHOUT_UPDATE + self.capacity * len(fleet.seats)
         self._epoch_start_s = 0.0
         self._ids = 0
         self._merge_ids = 0
@@ -132,12 +149,20 @@ class Coordinator:
             if answer is not None:
                 self._books.request(seat, now_s, answer)
                 return answer
-        decision = self._schedule.next(view, seat.worker)
+        try:
+            decision = self._schedule.next(view, seat.worker)
+        except BaseException as error:
+            refuse_escape(error, "next")
+            raise
         if isinstance(decision, Wait):
             check_wait(decision, seat, now_s)
             self._books.request(seat, now_s, decision)
             return decision
-        return self._assign(seat, decision, now_s)
+        try:
+            return self._assign(seat, decision, now_s)
+        except Exception:  # looked at only now, since this comes with every assignment
+            check_decision(decision, seat)
+            raise
 
     def finished(self, result: Result, now_s: float) -> tuple[Merge, ...]:
         """An assignment has come in: the merges that follow from it."""
@@ -155,7 +180,11 @@ class Coordinator:
         self._books.finished(assign, result, now_s)
         if assign.work.write != "in_place":
             self.held[result.id] = result
-        asked = self._schedule.on_result(view, result)
+        try:
+            asked = self._schedule.on_result(view, result)
+        except BaseException as error:
+            refuse_escape(error, "on_result")
+            raise
         return self._settle(self._register(asked, now_s) if asked else [], now_s)
 
     def merged(self, merge: Merge, *, version: int, start_s: float, now_s: float) -> tuple[Merge, ...]:
@@ -218,9 +247,7 @@ class Coordinator:
         if len(self.dead) == len(self.loads):
             self._end("every worker is lost", now_s, "failed")
             return ()
-        on_fault = getattr(self._schedule, "on_fault", None)
-        asked: Sequence[Merge] = on_fault(self.view, fault) if on_fault is not None else ()
-        return self._settle(self._register(asked, now_s), now_s)
+        return self._settle(self._register(self._optional("on_fault", fault), now_s), now_s)
 
     def snapshots(self, now_s: float) -> tuple[Evaluate, ...]:
         """Evaluations that are due as snapshots now, to be computed after the run (`deferred`)."""
@@ -314,7 +341,12 @@ class Coordinator:
         self._books.epoch(self.cursor.epoch, self._epoch_start_s, now_s)
         self._epoch_start_s = now_s
         self.cursor.next_epoch()
-        self.view.epoch = self.cursor.epoch
+        self.view.epoch = epoch = self.cursor.epoch
+        if self.version > self._moved[0]:
+            self._moved = (self.version, epoch)
+        elif self._counts_alone and epoch - self._moved[1] > self._patience:
+            words = f"no update of the model for {counted(epoch - self._moved[1], 'epoch')} of rows"
+            self._end(f"{words}, and the run stops by updates alone", now_s, "failed")
 
     # -- evaluation, drain and stop -----------------------------------------------------------------------------
 
@@ -351,9 +383,7 @@ class Coordinator:
 
     def _close_round(self, now_s: float) -> list[Merge]:
         """Everything has come in: let the policy close its round; with nothing left to merge, evaluate."""
-        on_drained = getattr(self._schedule, "on_drained", None)
-        asked: Sequence[Merge] = on_drained(self.view, self._drain) if on_drained is not None else ()
-        merges = self._register(asked, now_s)
+        merges = self._register(self._optional("on_drained", self._drain), now_s)
         if self.merging:
             return merges
         self._drained = True
@@ -385,10 +415,22 @@ class Coordinator:
 
     # -- merges -------------------------------------------------------------------------------------------------
 
+    def _optional(self, method: str, about: object) -> Sequence[Merge]:
+        """What a schedule answers to `on_fault` or `on_drained`, if it has that."""
+        asked = getattr(self._schedule, method, None)
+        if asked is None:
+            return ()
+        try:
+            merges: Sequence[Merge] | None = asked(self.view, about)
+        except BaseException as error:
+            refuse_escape(error, method)
+            raise
+        return merges or ()
+
     def _register(self, asked: Sequence[Merge], now_s: float) -> list[Merge]:
         """Number the merges of a decision and take their inputs out of the held results."""
         merges = []
-        for merge in asked:
+        for merge in asked if isinstance(asked, tuple | list) else check_merges(asked):
             check_merge(merge, self.held, self.fleet, compensates=self._compensates)
             results = [self.held.pop(key) for key in merge.inputs]
             numbered = self._books.decided(merge, self._merge_ids, results, now_s)

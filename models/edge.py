@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from hetsgd.models.foreign import by_signal, told, words_of
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
@@ -249,9 +251,11 @@ def load_object(text: str) -> Any:
             for part in path.split("."):
                 found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"{text!r}: cannot be imported: {error}") from error
-    except (Exception, SystemExit) as error:
-        raise ValueError(f"{text!r}: cannot be imported: it raised {type(error).__name__}: {error}") from error
+        raise ValueError(f"{text!r}: cannot be imported: {words_of(error)}") from error
+    except BaseException as error:
+        if by_signal(error):
+            raise
+        raise ValueError(f"{text!r}: cannot be imported: it raised {told(error)}") from error
     return found
 
 
@@ -265,5 +269,7 @@ def call_object(text: str, found: Any) -> Any:
     try:
         with _prints_to_stderr():
             return found()
-    except (Exception, SystemExit) as error:
-        raise ValueError(f"{text!r}: calling it raised {type(error).__name__}: {error}") from error
+    except BaseException as error:
+        if by_signal(error):
+            raise
+        raise ValueError(f"{text!r}: calling it raised {told(error)}") from error

@@ -74,9 +74,14 @@ def check_keys(recipe: Any) -> None:
         if not math.isfinite(value):
             raise PolicyError(f"policy.{item.name} must be finite, got {value}")
         if item.low is not None and value < item.low:
-            raise PolicyError(f"policy.{item.name} must be >= {item.low:g}, got {value:g}")
+            raise PolicyError(f"policy.{item.name} must be >= {item.low:g}, got {_shown(value)}")
         if item.high is not None and value > item.high:
-            raise PolicyError(f"policy.{item.name} must be <= {item.high:g}, got {value:g}")
+            raise PolicyError(f"policy.{item.name} must be <= {_shown(item.high)}, got {_shown(value)}")
+
+
+def _shown(value: float) -> str:
+    """A number for a message: whole ones with all their digits."""
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _type_name(field: dataclasses.Field[Any]) -> str:

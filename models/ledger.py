@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from hetsgd.models.policy import Assign, Fault, Fleet, Kind, Loss, Member, Merge, Result, Seat
 
@@ -90,6 +90,25 @@ class Cursor:
         self.position = 0
 
 
+class _ReadOnly(Sequence[Loss]):
+    """A list as it is now and will be, for those who may only read it."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: list[Loss]) -> None:
+        self._items = items
+
+    @overload
+    def __getitem__(self, index: int) -> Loss: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Loss]: ...
+    def __getitem__(self, index: int | slice) -> Loss | Sequence[Loss]:
+        return self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
 class CoordinatorView:
     """The read-only face of the coordinator's books that policies get; one object for the whole run."""
 
@@ -107,7 +126,7 @@ class CoordinatorView:
         self.workers: Mapping[str, WorkerTally] = MappingProxyType(tallies)
         self.in_flight: Mapping[int, Assign] = MappingProxyType(in_flight)
         self.held: Mapping[int, Result] = MappingProxyType(held)
-        self.losses: Sequence[Loss] = losses
+        self.losses: Sequence[Loss] = _ReadOnly(losses)
         self.now_s = 0.0
         self.epoch = 0
         """The epoch that rows are given out of."""

@@ -24,6 +24,9 @@ Event = Literal["finished", "merged", "evaluated", "failed", "timer"]
 READS: tuple[Read, ...] = ("global", "own")
 WRITES: tuple[Write, ...] = ("in_place", "gradient", "replica", "keep")
 RULES: tuple[Rule, ...] = ("overwrite", "delta", "average", "gradient", "elastic", "discard")
+MOST_ROWS = 2**31 - 1
+"""Rows of a step, and steps of an assignment: what a column of the trace holds."""
+
 EVENTS: tuple[Event, ...] = ("finished", "merged", "evaluated", "failed", "timer")
 
 
@@ -114,10 +117,21 @@ class Work:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        if self.batch < 1 or self.steps < 1:
-            raise PolicyError(f"work: batch and steps must be >= 1, got batch {self.batch}, steps {self.steps}")
-        if not (self.rate >= 0.0 and math.isfinite(self.rate)):
-            raise PolicyError(f"work: rate must be finite and >= 0, got {self.rate}")
+        batch, steps = self.batch, self.steps
+        # Two ways, since policies may make one for every assignment: numpy's integers are looked at more closely.
+        if type(batch) is not int or type(steps) is not int:
+            for name, value in (("batch", batch), ("steps", steps)):
+                if isinstance(value, bool) or not hasattr(value, "__index__"):
+                    raise PolicyError(f"work: {name} must be a whole number, got {value!r}")
+        if not (1 <= batch <= MOST_ROWS and 1 <= steps <= MOST_ROWS):
+            rule = ">= 1" if batch < 1 or steps < 1 else f"at most {MOST_ROWS}"
+            raise PolicyError(f"work: batch and steps must be {rule}, got batch {batch}, steps {steps}")
+        try:
+            usable = self.rate >= 0.0 and math.isfinite(self.rate)
+        except (TypeError, OverflowError):
+            usable = False
+        if not usable:
+            raise PolicyError(f"work: rate must be finite and >= 0, got {self.rate!r}")
         if self.read not in READS or self.write not in WRITES:
             raise PolicyError(f"work: unknown read {self.read!r} or write {self.write!r}")
         if self.write == "gradient" and self.steps != 1:
@@ -185,6 +199,11 @@ class Wait:
     on: tuple[Event, ...] = ()
 
     def __post_init__(self) -> None:
+        until_s = self.until_s
+        if until_s is not None and (isinstance(until_s, bool | str) or not hasattr(until_s, "__float__")):
+            raise PolicyError(f"wait: until_s must be a number of seconds or None, got {until_s!r}")
+        if isinstance(self.on, str):
+            raise PolicyError(f"wait: on must be a tuple of events, got {self.on!r}")
         unknown = [event for event in self.on if event not in EVENTS]
         if unknown:
             raise PolicyError(f"wait: on must name events ({', '.join(EVENTS)}), got {unknown}")

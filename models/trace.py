@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hetsgd.models.policy import Kind
+from hetsgd.models.policy import Kind, PolicyError
 from hetsgd.models.run import TraceLevel
 
 SpanKind = Literal["wait", "pull", "load", "compute", "push", "merge", "evaluate"]
@@ -94,6 +94,17 @@ _CHUNK_ROWS: Final = 8192
 _STRUCT_CODES: Final = {"i1": "b", "i4": "i", "i8": "q", "f8": "d"}
 
 Array = NDArray[Any]
+
+
+def _check_text(text: object) -> None:
+    """What has no UTF-8 could not be written at the end of the run: PolicyError, since only a reason may be so."""
+    try:
+        if isinstance(text, str):
+            text.encode()
+            return
+    except UnicodeEncodeError:
+        pass
+    raise PolicyError(f"reason must be a text that has UTF-8 (no lone surrogates), got {text!r:.80}")
 
 
 class Table:
@@ -223,6 +234,7 @@ class Trace:
         """The code of a text in the tables; the same text has one code."""
         code = self._codes.get(text)
         if code is None:
+            _check_text(text)
             code = self._codes[text] = len(self.texts)
             self.texts.append(text)
         return code

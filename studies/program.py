@@ -6,6 +6,7 @@ interrupted with everything so far saved.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -16,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from hetsgd import __version__
+from hetsgd.models.foreign import told
 from hetsgd.studies.commands import (
     calibrate,
     compare,
@@ -84,16 +86,20 @@ class Commands(TyperGroup):
             return EXIT_INTERRUPTED
         except (KeyboardInterrupt, typer.Abort):
             code = EXIT_INTERRUPTED
-        except SystemExit:  # the parser's answer to a reader of stdout that has gone away, and has what it wanted
-            discard_stdout()
-            return EXIT_DONE
+        except SystemExit as error:
+            if isinstance(error.__context__, OSError) and error.__context__.errno == errno.EPIPE:
+                # The parser's answer to a reader of stdout that has gone away, and has what it wanted.
+                discard_stdout()
+                return EXIT_DONE
+            say(f"hetsgd: the run failed: something that it called ended the program ({told(error)})")
+            return EXIT_RUN_FAILED
         except _UsageProblem as error:
             return _usage(error, extra.get("args") or sys.argv[1:])
-        except Exception as error:  # noqa: BLE001 - the last resort: a fault of ours must still end with code 3
+        except (Exception, GeneratorExit) as error:  # noqa: BLE001 - a fault of ours must still end with code 3
             if os.environ.get("HETSGD_TRACEBACK"):
                 traceback.print_exc()
             hint = "set HETSGD_TRACEBACK=1 to see where"
-            say(f"hetsgd: the run failed: {type(error).__name__}: {error} ({hint})")
+            say(f"hetsgd: the run failed: {told(error)} ({hint})")
             return EXIT_RUN_FAILED
         if code == EXIT_INTERRUPTED:  # the parser's answer to a KeyboardInterrupt that nobody had anything to add to
             say("hetsgd: interrupted before there was a result to keep")

@@ -199,14 +199,14 @@ def check_plan(plan: Plan, learner: str, *, workload: str = "") -> None:
 
     `workload`: how it was named, for messages.
     """
-    from hetsgd.models.coordinator import check_recipe
+    from hetsgd.models.contract import begun, check_recipe
     from hetsgd.models.footprint import check_capacity
 
     with checking():
         fleet = plan.fleet()
         check_recipe(plan.recipe, fleet, plan.run)
-        with policy_faults(plan):
-            plan.recipe.begin(fleet)
+        with policy_faults(plan, BadInput):
+            begun(plan.recipe, fleet)
         check_capacity(plan)
     if learner == "real":
         check_here(plan)

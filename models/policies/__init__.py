@@ -13,7 +13,9 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Any, Final
 
+from hetsgd.models.contract import check_parts
 from hetsgd.models.edge import load_object
+from hetsgd.models.foreign import by_signal, told
 from hetsgd.models.keys import Key, check_keys, keys_of
 from hetsgd.models.policy import PolicyError, Recipe
 
@@ -95,8 +97,12 @@ def recipe(name: str, **keys: object) -> Recipe:
         _known_keys(name, found, keys)
         try:
             made = found(**keys)
-        except TypeError as error:
-            raise PolicyError(f"policy: {name}: making one raised TypeError: {error}; see {_GUIDE}") from error
+        except PolicyError:  # it says itself which of its keys breaks which rule
+            raise
+        except BaseException as error:
+            if by_signal(error):
+                raise
+            raise PolicyError(f"policy: {name}: making one raised {told(error)}; see {_GUIDE}") from error
     else:
         if keys:
             _known_keys(name, type(found), keys)
@@ -109,6 +115,10 @@ def recipe(name: str, **keys: object) -> Recipe:
             f"policy: {name} is no recipe, it has no {', '.join(missing)}; {_GUIDE} says what each of them is, "
             "and has an example"
         )
+    try:
+        check_parts(made)
+    except PolicyError as error:
+        raise PolicyError(f"policy: {name}: {error} ({_GUIDE})") from error
     if dataclasses.is_dataclass(made):
         check_keys(made)  # the ranges that its keys have, whether or not the recipe looks at them itself
     result: Recipe = made

@@ -26,7 +26,7 @@ from hetsgd.models.policies.shared_keys import (
     kind_of,
     refuse_momentum,
 )
-from hetsgd.models.policy import Fleet, Kind, LaneMode, Merge, PolicyError, Result, Schedule, View, Work
+from hetsgd.models.policy import MOST_ROWS, Fleet, Kind, LaneMode, Merge, PolicyError, Result, Schedule, View, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,13 @@ class AdaptiveHogbatch:
     alpha: float = key(2.0, "factor by which a batch grows or shrinks; > 1", low=1.0)
     beta: float = key(1.0, "share of the concurrent CPU updates that survive: what one counts for", low=0.0, high=1.0)
     cpu_batch: int = cpu_batch(1)
-    cpu_lower: int = key(1, "lower threshold of the CPU batch, rows per lane and step", low=1)
-    cpu_upper: int = key(64, "upper threshold of the CPU batch, rows per lane and step", low=1)
+    cpu_lower: int = key(1, "lower threshold of the CPU batch, rows per lane and step", low=1, high=MOST_ROWS)
+    cpu_upper: int = key(64, "upper threshold of the CPU batch, rows per lane and step", low=1, high=MOST_ROWS)
     cpu_steps: int = cpu_steps()
     cpu_rate: float = cpu_rate()
     accelerator_batch: int = accelerator_batch(8192)
-    accelerator_lower: int = key(256, "lower threshold of the accelerator batch, rows per step", low=1)
-    accelerator_upper: int = key(8192, "upper threshold of the accelerator batch, rows per step", low=1)
+    accelerator_lower: int = key(256, "lower threshold of the accelerator batch, rows per step", low=1, high=MOST_ROWS)
+    accelerator_upper: int = key(8192, "upper threshold of the accelerator batch, rows per step", low=1, high=MOST_ROWS)
     accelerator_rate: float = accelerator_rate()
     counts: Literal["epoch", "run"] = key(
         "epoch", "what the update counts are of: this epoch or the whole run", choices=("epoch", "run")

@@ -16,7 +16,7 @@ from hetsgd.models.policies.shared_keys import (
     kind_of,
     refuse_momentum,
 )
-from hetsgd.models.policy import Fleet, Kind, LaneMode, Merge, PolicyError, Result, Schedule, View, Work
+from hetsgd.models.policy import MOST_ROWS, Fleet, Kind, LaneMode, Merge, PolicyError, Result, Schedule, View, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Easgd:
     max_lookahead: ClassVar[int] = FAR_AHEAD
     reads_losses: ClassVar[bool] = False
 
-    steps: int = key(10, "local steps (of each lane) between two elastic merges", low=1)
+    steps: int = key(10, "local steps (of each lane) between two elastic merges", low=1, high=MOST_ROWS)
     alpha: float = key(0.0, "elastic force a; 0: learning rate x rho", low=0.0, high=1.0)
     rho: float = key(1.0, "elastic force per learning rate, used where alpha is 0", low=0.0)
     cpu_batch: int = cpu_batch(16)

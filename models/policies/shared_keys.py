@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hetsgd.models.keys import key
-from hetsgd.models.policy import Fleet, Kind, PolicyError
+from hetsgd.models.policy import MOST_ROWS, Fleet, Kind, PolicyError
 
 # Asynchronous policies lose nothing by holding rows ahead; the bound only keeps the queues short.
 FAR_AHEAD: Final = 16
@@ -13,17 +13,18 @@ FAR_AHEAD: Final = 16
 
 def cpu_batch(default: int) -> Any:
     """Rows per lane and step."""
-    return key(default, "rows per CPU lane and step", low=1)
+    return key(default, "rows per CPU lane and step", low=1, high=MOST_ROWS)
 
 
 def cpu_steps() -> Any:
     """Local steps per assignment of a CPU team."""
-    return key(1, "local steps of a CPU lane per assignment; more steps mean fewer round trips", low=1)
+    meaning = "local steps of a CPU lane per assignment; more steps mean fewer round trips"
+    return key(1, meaning, low=1, high=MOST_ROWS)
 
 
 def accelerator_batch(default: int) -> Any:
     """Rows per step of an accelerator."""
-    return key(default, "rows per step of an accelerator", low=1)
+    return key(default, "rows per step of an accelerator", low=1, high=MOST_ROWS)
 
 
 def cpu_rate() -> Any:

@@ -521,3 +521,25 @@ def test_the_trace_says_at_which_call_each_decision_was_made(hand: Maker) -> Non
     assert drive.trace["assignments"]["call"].tolist() == [0, 1]
     assert drive.trace["merges"]["call"].tolist() == [2, 4]
     assert first_difference(drive.trace, recipe=drive.recipe, fleet=drive.fleet, run=drive.run) is None
+
+
+def test_a_run_that_stops_by_updates_ends_where_none_is_made(hand: Maker, scripted: Maker) -> None:
+    drive = hand(scripted(work=gradients), rows=8, stop=StopRule(updates=3), evaluation="deferred")
+    given = 0
+    while not drive.coordinator.done and given < 1000:
+        drive.finish(drive.give("cpu"))  # an epoch each, and no merge of it
+        given += 1
+    assert drive.coordinator.status == "failed"
+    assert drive.coordinator.stop_reason == (
+        f"no update of the model for {given} epochs of rows, and the run stops by updates alone"
+    )
+    moving = hand(scripted(), rows=8, stop=StopRule(updates=3000), evaluation="deferred")
+    for _ in range(2 * given):
+        moving.finish(moving.give("cpu"))
+    assert not moving.coordinator.done
+
+
+def test_a_policy_cannot_write_into_the_losses_it_reads(hand: Maker, scripted: Maker) -> None:
+    view = hand(scripted(), **LONG).coordinator.view
+    assert not hasattr(view.losses, "append")
+    assert list(view.losses) == []

@@ -9,6 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from hetsgd.models.run import StopRule
+from hetsgd.studies.execute import run_simulated
+from hetsgd.studies.failure import BadInput, RunFailed
+from hetsgd.studies.interrupts import Held
+from hetsgd.studies.resolve import Ask, resolve
+
 BIN = str(Path(sys.executable).with_name("hetsgd"))
 RUN = ("simulate", "--machine", "ucmerced-k80", "--learner", "none", "--epochs", "1", "--json")
 
@@ -68,7 +74,8 @@ def test_what_a_policy_prints_is_no_result(tmp_path: Path) -> None:
 )
 def test_a_policy_that_raises_is_named_with_its_own_line(where: str, error: str, source: str, tmp_path: Path) -> None:
     child = policy(tmp_path, where)
-    assert (child.returncode, child.stdout) == (3, ""), child.stderr
+    # What is found before the run is bad input; in the middle of it, a run that failed.
+    assert (child.returncode, child.stdout) == (2 if where == "begin" else 3, ""), child.stderr
     lines = (tmp_path / "mine.py").read_text().splitlines()
     line = next(number for number, text in enumerate(lines, start=1) if source in text)
     assert f"policy mine:Mine: {where} raised at line {line} of mine.py: {error}" in child.stderr
@@ -95,5 +102,87 @@ def test_an_interrupt_during_an_import_ends_with_130(tmp_path: Path) -> None:
     )
     child = run(tmp_path, *RUN, "--policy", "slow:Policy")
     assert (child.returncode, child.stdout) == (130, ""), child.stderr
-    (tmp_path / "slow.py").write_text("raise KeyboardInterrupt\n")
-    assert run(tmp_path, *RUN, "--policy", "slow:Policy").returncode == 130
+    (tmp_path / "slow.py").write_text("raise KeyboardInterrupt\n")  # nobody has interrupted anything
+    child = run(tmp_path, *RUN, "--policy", "slow:Policy")
+    assert (child.returncode, child.stdout) == (2, ""), child.stderr
+    assert "'slow:Policy': cannot be imported: it raised KeyboardInterrupt" in child.stderr
+
+
+ANSWERS = """
+from hetsgd.models.policy import Merge, PolicyError, Stop, Wait, Work
+
+class Odd:
+    kinds, lane_modes, max_lookahead, reads_losses = ("accelerator",), ("barrier",), 0, False
+    def begin(self, fleet):
+        return begin()
+    def next(self, view, worker):
+        return following()
+    def on_result(self, view, result):
+        return after(result)
+
+odd = Odd()
+good = Work(batch=512, rate=0.1, write="gradient")
+begin, following, after = lambda: odd, lambda: good, lambda result: ()
+def failing(error):
+    def answer(*words):
+        raise error
+    return answer
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        ("following = lambda: None", 3, "next must return Work or Wait, got None for gpu0"),
+        ("following = lambda: Stop(reason='x')", 3, "next must return Work or Wait, got Stop(reason='x') for gpu0"),
+        ("following = lambda: Work(batch=1.5, rate=0.1)", 3, "work: batch must be a whole number, got 1.5"),
+        (
+            "following = lambda: Work(batch=1, rate=0.1, steps=10**12)",
+            3,
+            "work: batch and steps must be at most 214748",
+        ),
+        ("following = lambda: Wait(reason='x', until_s='9')", 3, "wait: until_s must be a number of seconds or None"),
+        ("following = lambda: Work(batch=1, rate=0.1, reason='\\ud800')", 3, "(no lone surrogates), got '\\ud800'"),
+        ("following = failing(SystemExit(0))", 3, "next raised at line 18 of odd.py: SystemExit: 0"),
+        ("following = failing(KeyboardInterrupt())", 3, "next raised at line 18 of odd.py: KeyboardInterrupt"),
+        ("following = failing(GeneratorExit())", 3, "next raised at line 18 of odd.py: GeneratorExit"),
+        ("following = failing(StopIteration())", 3, "next raised at line 18 of odd.py: StopIteration"),
+        ("following = failing(ValueError('a\\nb'))", 3, "next raised at line 18 of odd.py: ValueError: a b"),
+        ("after = lambda result: 3", 3, "must return a sequence of Merge, got 3"),
+        ("after = lambda result: ['x']", 3, "must return a sequence of Merge, got one with 'x'"),
+        ("Odd.on_result = lambda self: ()", 3, "on_result cannot be called: TypeError: "),
+        ("begin = lambda: None", 2, "begin must return a schedule with the methods next and on_result, got None"),
+        ("begin = failing(SystemExit(0))", 2, "begin raised at line 18 of odd.py: SystemExit: 0"),
+        ("begin = failing(ValueError('boom'))", 2, "begin raised at line 18 of odd.py: ValueError: boom"),
+        ("begin = failing(PolicyError('no'))", 2, "begin raised at line 18 of odd.py: no"),
+        ("Odd.begin = lambda self: odd", 2, "begin cannot be called: TypeError: "),
+        ("Odd.kinds = 'cpu'", 2, "kinds must be a tuple of one or both of 'cpu' and 'accelerator', got 'cpu'"),
+        ("Odd.lane_modes = ()", 2, "lane_modes must be a tuple of one or both of 'barrier' and 'free', got ()"),
+        ("Odd.max_lookahead = -1", 2, "max_lookahead must be a whole number >= 0, got -1"),
+        ("Odd.__init__ = failing(SystemExit(3))", 2, "making one raised SystemExit: 3"),
+        ("Odd.__init__ = failing(KeyboardInterrupt())", 2, "making one raised KeyboardInterrupt"),
+    ],
+)
+def test_an_odd_policy_is_told_of_by_name_method_and_answer(
+    line: str, code: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "odd.py").write_text(f"{ANSWERS}\n{line}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "odd", raising=False)
+    stop = StopRule(updates=5)
+    asked = Ask(machine="ucmerced-k80", workload="quickstart", policy="odd:Odd", learner="none", stop=stop)
+    # With the program's own handlers of signals, which tell an interrupt from what code raises by itself.
+    with Held(), pytest.raises(BadInput if code == 2 else RunFailed) as caught:
+        run_simulated(resolve(asked))
+    assert says in str(caught.value)
+    assert "odd:Odd" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    del sys.modules["odd"]
+
+
+def test_a_policy_that_ends_the_program_has_failed(tmp_path: Path) -> None:
+    (tmp_path / "odd.py").write_text(f"{ANSWERS}\nfollowing = failing(SystemExit(0))\n")
+    child = run(tmp_path, *RUN, "--policy", "odd:Odd")
+    assert (child.returncode, child.stdout) == (3, ""), child.stderr
+    assert "the run failed: policy odd:Odd: next raised at line 18 of odd.py: SystemExit: 0\n" in child.stderr
