@@ -8,11 +8,13 @@ from hetsgd.models.words import counted
 from hetsgd.studies.campaign import StudyResult
 from hetsgd.studies.disturbance import disturbed_words
 from hetsgd.studies.interval import percent
+from hetsgd.studies.presented import presented
 from hetsgd.studies.results import Panel
 
 
 def answer_lines(result: StudyResult) -> list[str]:
     """Which policy is first on each machine, by how much, and whether the prediction held here."""
+    result = presented(result)
     level = result.study.level
     lines = []
     for panel in result.panels:
@@ -25,7 +27,7 @@ def answer_lines(result: StudyResult) -> list[str]:
 
 def not_established(result: StudyResult) -> list[str]:
     """The limits of the answer, each one that applies to this study."""
-    return list(_limits(result))
+    return list(_limits(presented(result)))
 
 
 def _limits(result: StudyResult) -> Iterator[str]:

@@ -13,6 +13,7 @@ from hetsgd.studies.campaign import StudyResult
 from hetsgd.studies.case import versions
 from hetsgd.studies.input_tables import input_tables
 from hetsgd.studies.interval import percent
+from hetsgd.studies.presented import presented
 from hetsgd.studies.tables import result_tables
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ class Plate:
 
 def write_report(folder: Path, result: StudyResult) -> Path:
     """Write `report.html`, `report.md` and `figures/` into the folder of a study; returns the path of the first."""
-    return render(folder, draw(result), _content(result))
+    shown = presented(result)
+    return render(folder, draw(shown), _content(shown))
 
 
 def render(folder: Path, plates: Sequence[Plate], content: Mapping[str, Any], *, template: str = "report") -> Path:

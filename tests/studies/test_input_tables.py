@@ -9,9 +9,10 @@ from hetsgd.models.calibration import Calibration, CalibrationRecord
 from hetsgd.models.machine_file import load_machine
 from hetsgd.models.run import StopRule
 from hetsgd.models.step_fit import StepCosts, StepFit
-from hetsgd.studies.answer import not_established
+from hetsgd.studies.answer import answer_lines, not_established
 from hetsgd.studies.campaign import StudyResult
 from hetsgd.studies.input_tables import calibration_table, input_tables, machine_table
+from hetsgd.studies.presented import presented
 from hetsgd.studies.record import described
 from hetsgd.studies.study import Study, Variant
 from tests.studies.records import case, record, stored
@@ -86,3 +87,16 @@ def test_a_report_says_that_its_calibration_was_disturbed() -> None:
     assert not any("measurements" in line for line in not_established(result(calibrated(0.02))))
     titles = [table.title for table in input_tables(result(calibrated(0.0)))]
     assert titles[-2:] == ["Machine m", "Calibration of m"]
+
+
+def test_a_machine_file_is_called_by_the_name_in_it_as_in_single_runs() -> None:
+    one = result({**calibrated(0.0), "name": "my-box"})
+    asked = replace(one.study, machines=("my-box.toml",))
+    from_file = replace(one, study=asked, found={case("a", machine="my-box.toml"): run for run in one.found.values()})
+    shown = presented(from_file)
+    assert shown.study.machines == ("my-box",)
+    assert answer_lines(from_file)[0].startswith("On my-box, ")
+    assert "Machine my-box" in [table.title for table in input_tables(shown)]
+    # A file whose name another machine of the study has stays as it was typed.
+    both = replace(from_file, study=replace(asked, machines=("my-box", "my-box.toml")))
+    assert presented(both).study.machines == ("my-box", "my-box.toml")
