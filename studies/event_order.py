@@ -57,7 +57,7 @@ def _ask(case: Case) -> Ask:
 
 def _perform(jobs: Sequence[_Job], words: Sequence[str], workers: int) -> dict[Path, list[float | None]]:
     found = {}
-    with Meter("event order", len(jobs)) as meter:
+    with Meter("losses that the real order of events implies", len(jobs)) as meter:
         outcomes = run_all(replay_order, jobs, workers)
         try:
             for number, outcome in enumerate(outcomes, start=1):

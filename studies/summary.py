@@ -37,12 +37,12 @@ def summary_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("machine", _machine(record)),
         ("workload", _workload(record["workload"])),
         ("status", _status(record)),
-        ("time", f"{seconds(record['elapsed_s'])} of training ({_clock(record)}, {seconds(record['wall_s'])} to run)"),
+        ("time", _time(record)),
         ("work", _work(record)),
         ("epoch", _epochs(record["epoch_s"])),
         ("update share", _by_class(record["update_share"], share)),
         ("utilization", _by_class(record["utilization"], share)),
-        ("batch", ", ".join(f"{worker} {size}" for worker, size in record["batch"].items()) or "-"),
+        ("batch", _batches(record)),
         ("staleness", _staleness(record["staleness"])),
         ("loss", _loss(record["loss"])),
     ]
@@ -72,7 +72,10 @@ def _machine(record: Mapping[str, Any]) -> str:
     devices = ", ".join(device["name"] for device in machine["accelerators"]) or "no accelerator"
     assumed = len(machine.get("assumed", ()))
     note = f"; {counted(assumed, 'value')} assumed" if assumed and record["engine"] == "sim" else ""
-    return f"{machine['name']} ({counted(machine['cpu_lanes'], 'CPU lane')}, {devices}{note})"
+    lanes = counted(machine["cpu_lanes"], "CPU lane")
+    if machine["cpu_lanes"] == 1 and set(record["batch"]) == {"cpu"}:
+        lanes += ", so this is serial SGD"
+    return f"{machine['name']} ({lanes}, {devices}{note})"
 
 
 def _workload(workload: Mapping[str, Any]) -> str:
@@ -90,15 +93,30 @@ def _status(record: Mapping[str, Any]) -> str:
     return f"{record['status']} ({reason})" if reason else str(record["status"])
 
 
-def _clock(record: Mapping[str, Any]) -> str:
-    return f"virtual, learner {record['learner']}" if record["engine"] == "sim" else f"measured, {record['device']}"
+def _time(record: Mapping[str, Any]) -> str:
+    """Seconds on the clock of the run, and those that a person waited: with start-up, losses and everything."""
+    elapsed, waited = seconds(record["elapsed_s"]), seconds(record["wall_s"])
+    if record["engine"] != "sim":
+        return f"{elapsed} of training, measured on {record['device']}; {waited} with start-up and losses"
+    kinds = {"none": "no losses", "replay": "real gradients", "surrogate": "losses by surrogate"}
+    return f"{elapsed} on the simulated machine ({kinds[record['learner']]}); simulating took {waited}"
+
+
+def _batches(record: Mapping[str, Any]) -> str:
+    """Rows of a step of each worker; never more than there are."""
+    rows = record["workload"]["rows"]
+    return ", ".join(f"{worker} {min(size, rows)}" for worker, size in record["batch"].items()) or "-"
 
 
 def _work(record: Mapping[str, Any]) -> str:
     updates = sum(record["updates"].values())
-    return (
-        f"{counted(record['examples'], 'row')}, {number(record['epochs'])} epochs, {counted(round(updates), 'update')}"
+    words = (
+        f"{counted(record['examples'], 'row')}, {counted(record['epochs'], 'epoch')}, "
+        f"{counted(round(updates), 'update')}"
     )
+    lost = record.get("updates_overwritten", 0)
+    share_lost = f" ({share(lost / updates)})" if updates else ""
+    return f"{words}; {lost:,} of them{share_lost} overwritten by copies of accelerators" if lost else words
 
 
 def _epochs(epochs_s: list[float]) -> str:
@@ -116,7 +134,7 @@ def _staleness(staleness: Mapping[str, Any]) -> str:
         f"{kind} mean {number(found['mean'])}, median {found['p50']}, 95 % {found['p95']}"
         for kind, found in staleness.items()
     ]
-    return "; ".join(parts) or "-"
+    return f"{'; '.join(parts)} (in updates)" if parts else "-"
 
 
 def _loss(points: list[Mapping[str, Any]]) -> str:
