@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from hetsgd.models.words import counted
+
 MACHINE_FOLDER: Final = Path(__file__).with_name("machines")
 LOCAL: Final = "local"
 _LOCAL_DESCRIPTION: Final = "this machine, detected at run time; without a GPU a core stands in for an accelerator"
@@ -40,7 +42,11 @@ def main_figures(content: Mapping[str, Any]) -> list[str]:
     socket = next(iter(sockets.values()))
     cores, lanes = _value(socket, "cores"), _value(machine, "cpu_lanes")
     rate, size = _value(socket, "dram_bandwidth_bytes_per_s"), _value(socket, "dram_bytes")
-    found = [f"{len(sockets)} x {cores} cores with {size / 1e9:.0f} GB at {rate / 1e9:.0f} GB/s, {lanes} lanes"]
+    each = "each " if len(sockets) > 1 else ""
+    found = [
+        f"{counted(len(sockets), 'socket')}, {each}{cores} cores with {size / 1e9:.0f} GB at {rate / 1e9:.0f} GB/s; "
+        f"{counted(lanes, 'lane')}"
+    ]
     used = _value(machine, "accelerators") if "accelerators" in machine else len(cards)
     if not used:
         return found
@@ -48,12 +54,13 @@ def main_figures(content: Mapping[str, Any]) -> list[str]:
     single, double = (_value(card, f"flops_{precision}") / 1e12 for precision in ("float32", "float64"))
     rate, size = _value(card, "memory_bandwidth_bytes_per_s"), _value(card, "memory_bytes")
     found.append(
-        f"{used} x {single:.3g}/{double:.3g} TFLOP/s (32/64 bit) with {size / 1e9:.0f} GB at {rate / 1e9:.0f} GB/s"
+        f"{counted(used, 'accelerator')}, {'each ' if used > 1 else ''}{single:.3g}/{double:.3g} TFLOP/s (32/64 bit) "
+        f"with {size / 1e9:.0f} GB at {rate / 1e9:.0f} GB/s"
     )
     key = "pinned_bytes_per_s" if "pinned" not in machine or _value(machine, "pinned") else "pageable_bytes_per_s"
     for link in links.values():
         if name in link["ends"] and key in link:
-            found.append(f"{_value(link, key) / 1e9:.3g} GB/s to each")
+            found.append(f"{_value(link, key) / 1e9:.3g} GB/s to {'each' if used > 1 else 'it'}")
             break
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -61,7 +62,7 @@ def command(
                 print(to_json(study.as_json()))
             else:
                 for line in answer_lines(study):
-                    print(line)
+                    print(textwrap.fill(line, 118, subsequent_indent="  ", break_on_hyphens=False))
         say("report: drawing the figures")
         fault = written(out, lambda part: write_reproduction(part, study))
         if fault is not None:

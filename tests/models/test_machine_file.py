@@ -200,8 +200,8 @@ def test_listing_machines_loads_nothing_heavy() -> None:
     described = dict(describe_machines())
     assert all(described.values())
     for words in (
-        "2 x 16 cores with 244 GB at 66 GB/s, 64 lanes",
-        "1 x 15.7/7.8 TFLOP/s",
+        "2 sockets, each 16 cores with 244 GB at 66 GB/s; 64 lanes",
+        "1 accelerator, 15.7/7.8 TFLOP/s",
         "16 GB at 900 GB/s",
         "6.2 GB/s",
     ):
