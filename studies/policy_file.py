@@ -52,6 +52,11 @@ def _typed(item: Key, value: Any, origin: str) -> Any:
     """The value in the type of its key; text is read as that type."""
     if isinstance(value, str) and item.type in ("int", "float", "bool"):
         value = _read_text(item, value, origin)
+    elif isinstance(value, str) and not any(word in item.type for word in ("str", "Literal", "Any")):
+        raise BadInput(
+            f"{origin}: policy.{item.name} is of type {item.type}, which text cannot give: make the recipe in Python "
+            f"and name it as package.module:object, got {shown_value(value)}"
+        )
     if item.type == "int" and (isinstance(value, bool) or not isinstance(value, int)):
         raise BadInput(f"{origin}: policy.{item.name} must be a whole number, got {shown_value(value)}")
     if item.type == "float":

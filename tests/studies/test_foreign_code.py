@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from hetsgd.models.run import StopRule
 from hetsgd.studies.execute import run_simulated
 from hetsgd.studies.failure import BadInput, RunFailed
 from hetsgd.studies.interrupts import Held
+from hetsgd.studies.policy_file import load_policy
 from hetsgd.studies.resolve import Ask, resolve
 
 BIN = str(Path(sys.executable).with_name("hetsgd"))
@@ -186,3 +188,37 @@ def test_a_policy_that_ends_the_program_has_failed(tmp_path: Path) -> None:
     child = run(tmp_path, *RUN, "--policy", "odd:Odd")
     assert (child.returncode, child.stdout) == (3, ""), child.stderr
     assert "the run failed: policy odd:Odd: next raised at line 18 of odd.py: SystemExit: 0\n" in child.stderr
+
+
+TYPED = """
+from dataclasses import dataclass
+from hetsgd.models.policies.minibatch import Minibatch
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed(Minibatch):
+    count: int = 1
+    names: tuple = ()
+    free: str = ""
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("count", "--set: policy.count must be a whole number, got 'x'"),
+        ("names", "--set: policy.names is of type tuple, which text cannot give: make the recipe in Python"),
+        ("free", ""),
+    ],
+)
+def test_a_setting_has_the_type_of_its_field(
+    key: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "typed.py").write_text(TYPED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "typed", raising=False)
+    if says:
+        with pytest.raises(BadInput, match=re.escape(says)):
+            load_policy("typed:Typed", {key: "x"})
+    else:
+        assert getattr(load_policy("typed:Typed", {key: "x"}), key) == "x"
+    del sys.modules["typed"]
