@@ -34,7 +34,8 @@ def _limits(result: StudyResult) -> Iterator[str]:
     study, level = result.study, result.study.level
     yield (
         f"First means: first to {percent(level)} of the way from the initial training loss to the lowest that any run "
-        "here reached on that machine. It says nothing about the test loss, nor about the loss after longer training."
+        "here reached on that machine. It says nothing about the test loss, nor about the loss after longer training. "
+        "A policy that diverged in some seed cannot be first."
     )
     yield (
         f"The intervals are over {counted(len(study.seeds), 'seed')} (model, data order and service times), 95 %, "

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hetsgd.models.edge import nearest
 from hetsgd.models.machine_names import LOCAL
 from hetsgd.models.run import StopRule, seed_problem
+from hetsgd.studies.disturbance import disturbed_words
 from hetsgd.studies.failure import BadInput, checking
 from hetsgd.studies.policy_error import policy_faults
 from hetsgd.studies.policy_file import load_policy
@@ -99,6 +100,9 @@ def resolve(ask: Ask, *, check: bool = True) -> Ready:
         from hetsgd.models.machine_file import local_words
 
         notices.append(local_words(parts["machine"]))
+    if ask.learner != "real" and machine.calibrated is not None:
+        words = disturbed_words(machine.calibrated.disturbed)
+        notices += [f"the calibration of {machine.name} was disturbed: {words}; its times may be off"] if words else []
     with _told_of(ask.origin):
         notices += _check_batches(plan, parts["policy"])
     if check:

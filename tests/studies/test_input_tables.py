@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hetsgd.models.calibration import Calibration, CalibrationRecord
+from hetsgd.models.machine import Machine
 from hetsgd.models.machine_file import load_machine
 from hetsgd.models.run import StopRule
 from hetsgd.models.step_fit import StepCosts, StepFit
 from hetsgd.studies.answer import answer_lines, not_established
 from hetsgd.studies.campaign import StudyResult
 from hetsgd.studies.input_tables import calibration_table, input_tables, machine_table
+from hetsgd.studies.machine_writer import machine_text
 from hetsgd.studies.presented import presented
 from hetsgd.studies.record import described
+from hetsgd.studies.resolve import Ask, resolve
 from hetsgd.studies.study import Study, Variant
 from tests.studies.records import case, record, stored
 
@@ -27,12 +31,17 @@ FIT = StepFit(
 )  # fmt: skip
 
 
-def calibrated(disturbed: float) -> dict[str, Any]:
-    """A server whose GPU is calibrated, as a run records it."""
+def server(disturbed: float) -> Machine:
+    """A server whose GPU is calibrated."""
     base = load_machine("aws-p3.16xlarge")
     measured = CalibrationRecord(date="2026-01-02", duration_s=24.0, host="a box", versions=(), disturbed=disturbed)
     cards = tuple(replace(card, calibration=Calibration(fits=(FIT,))) for card in base.accelerators)
-    return described(replace(base, accelerators=cards, calibrated=measured))
+    return replace(base, accelerators=cards, calibrated=measured)
+
+
+def calibrated(disturbed: float) -> dict[str, Any]:
+    """The same as a run records it."""
+    return described(server(disturbed))
 
 
 def values(machine: dict[str, Any]) -> dict[str, str]:
@@ -87,6 +96,16 @@ def test_a_report_says_that_its_calibration_was_disturbed() -> None:
     assert not any("measurements" in line for line in not_established(result(calibrated(0.02))))
     titles = [table.title for table in input_tables(result(calibrated(0.0)))]
     assert titles[-2:] == ["Machine m", "Calibration of m"]
+
+
+def test_every_run_with_such_a_machine_file_notes_it(tmp_path: Path) -> None:
+    for disturbed, told in ((0.68, ["68 %"]), (0.05, [])):
+        path = tmp_path / f"box{len(told)}.toml"
+        path.write_text(machine_text(server(disturbed), origin="a test"))
+        ready = resolve(Ask(machine=str(path), workload="quickstart", policy="minibatch", learner="none"))
+        notes = [note for note in ready.notices if "other programs had the processor" in note]
+        assert len(notes) == len(told)
+        assert all(part in note for part, note in zip(told, notes, strict=True))
 
 
 def test_a_machine_file_is_called_by_the_name_in_it_as_in_single_runs() -> None:
