@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hetsgd.models.words import counted
 from hetsgd.studies.commands.options import (
     EpochsOption,
     ForceOption,
@@ -26,6 +28,7 @@ from hetsgd.studies.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from hetsgd.models.plan import Plan
     from hetsgd.studies.resolve import Ask, Ready
 
 
@@ -100,4 +103,21 @@ def on_hardware(ask: Ask, cpu_lanes: int | None, accelerators: str | None) -> Re
         cpu_lanes = ready.plan.machine.cpu_lanes
     chosen = with_hardware(ready, cpu_lanes, accelerators)
     check_plan(chosen.plan, chosen.learner)
-    return chosen
+    return replace(chosen, notices=(*chosen.notices, *_crowded(chosen.plan)))
+
+
+def _crowded(plan: Plan) -> list[str]:
+    """A note where workers share cores, which nothing in the results would tell."""
+    from hetsgd.models.machine_local import available_cores
+
+    members, cores = plan.fleet().members, available_cores()
+    lanes = sum(member.lanes for member in members if member.kind == "cpu")
+    cards = [plan.machine.accelerator(member.name) for member in members if member.kind == "accelerator"]
+    stand_ins = sum(card.stand_in for card in cards)
+    if not stand_ins or lanes + stand_ins <= cores:
+        return []
+    fewer = f"; --cpu-lanes {cores - stand_ins} gives each a core of its own" if cores > stand_ins else ""
+    return [
+        f"{counted(lanes, 'CPU lane')} and {counted(stand_ins, 'stand-in')} share {counted(cores, 'core')} and slow "
+        f"each other down{fewer}"
+    ]
