@@ -12,6 +12,7 @@ from hetsgd.models.run import StopRule
 from hetsgd.studies.campaign import StudyResult
 from hetsgd.studies.case import Case, versions
 from hetsgd.studies.comparison import run_figures
+from hetsgd.studies.event_order import with_event_orders
 from hetsgd.studies.failure import BadInput, checking
 from hetsgd.studies.record import StoredRun, read_run, to_json
 from hetsgd.studies.results import final_loss, time_to
@@ -59,7 +60,7 @@ def read_study(folder: Path) -> StudyResult:
             found[Case(**_tuples(entry))] = read_run(folder / "runs" / key)
         return StudyResult(
             study=_study(content["study"]),
-            found=found,
+            found=with_event_orders(found, {}, workers=1),  # none is replayed: those that were are in their folders
             choices=tuple(_choice(entry) for entry in content["choices"]),
             failures=tuple(content["failures"]),
             wall_s=content["wall_s"],
