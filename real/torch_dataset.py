@@ -148,6 +148,8 @@ def _names(labels: list[NDArray[Any]], name: str) -> tuple[str, ...]:
     if labels[0].ndim == 2 and labels[0].shape[1] > 1:
         return tuple(str(column) for column in range(labels[0].shape[1]))
     largest = max(float(part.max()) for part in labels)
+    if largest == 0:
+        raise DataError(f"{name}: there must be rows of two classes or more, got class 0 alone; or declare `classes`")
     if not 0 < largest < 2**20:
         raise DataError(f"{name}: the largest class index must lie in 1..{2**20 - 1}, got {largest:g}")
     return tuple(str(index) for index in range(int(largest) + 1))

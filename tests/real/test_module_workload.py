@@ -268,6 +268,28 @@ class ByValue(nn.Module):
         return out if out.sum() > -1e30 else -out
 
 
+class Through(nn.Module):
+    """A linear layer, and then what a test wants of its output."""
+
+    def __init__(self, change: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.one = nn.Linear(64, 2)
+        self.change = change
+
+    def forward(self, x: Tensor) -> Any:
+        return self.change(self.one(x.flatten(1)))
+
+
+def frozen() -> nn.Module:
+    module = cnn()
+    next(module.parameters()).requires_grad_(False)
+    return module
+
+
+def of_floats(outputs: Tensor, targets: Tensor) -> float:
+    return functional.cross_entropy(outputs, targets).item()
+
+
 Make = Callable[[], nn.Module]
 
 
@@ -282,6 +304,29 @@ Make = Callable[[], nn.Module]
         (cnn, weighted, "no class weights"),
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), nn.CrossEntropyLoss(), r"must put out \(B, 2\)"),
         (ByValue, nn.CrossEntropyLoss(), "without values"),
+        (frozen, nn.CrossEntropyLoss(), r"0\.weight is frozen \(requires_grad=False\).*plain attribute"),
+        (lambda: cnn().double(), nn.CrossEntropyLoss(), r"must be float32 .*got torch\.float64; call module\.float"),
+        (lambda: cnn().half(), nn.CrossEntropyLoss(), r"must be float32 .*got torch\.float16; call module\.float"),
+        (
+            lambda: nn.Linear(64, 2, dtype=torch.complex64),
+            nn.CrossEntropyLoss(),
+            r"must be float32 .*got torch\.complex64",
+        ),
+        (lambda: cnn().to("meta"), nn.CrossEntropyLoss(), "has no values"),
+        (lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(2)), nn.CrossEntropyLoss(), "run the module once"),
+        (lambda: nn.Linear, nn.CrossEntropyLoss(), r"got the class Linear; give Linear\(\.\.\.\)"),
+        (lambda: 5, nn.CrossEntropyLoss(), r"must be a torch\.nn\.Module, got int"),
+        (lambda: nn.Linear(5, 2), nn.CrossEntropyLoss(), r"cannot compute rows of shape \(2, 1, 8, 8\).*row_shape"),
+        (lambda: Through(lambda x: (x, x)), nn.CrossEntropyLoss(), r"must put out \(B, 2\).*got a tuple for 2 rows"),
+        (lambda: Through(lambda x: None), nn.CrossEntropyLoss(), "got a NoneType for 2 rows"),
+        (lambda: Through(lambda x: x[:, :1]), nn.CrossEntropyLoss(), r"must put out \(B, 2\).*got \(2, 1\)"),
+        (lambda: Through(lambda x: x.detach()), nn.CrossEntropyLoss(), "outputs must have a gradient.*detach"),
+        (lambda: Through(lambda x: x / 0.0 * 0.0), nn.CrossEntropyLoss(), r"outputs must be finite, got \[nan"),
+        (lambda: Through(lambda x: x + torch.rand_like(x)), nn.CrossEntropyLoss(), "may not draw at random"),
+        (lambda: Through(lambda x: x - x.mean(0)), nn.CrossEntropyLoss(), "must compute each row by itself"),
+        (cnn, nn.MSELoss(), r"loss: cannot compute from outputs \(2, 2\) and targets \(2,\) of int64"),
+        (cnn, of_floats, "must be one number as a tensor.*got a float"),
+        (cnn, 5, "must be a function of outputs and targets, got int"),
     ],
 )
 def test_what_cannot_be_trained_alike_everywhere_is_refused(module: Make, loss: Any, words: str) -> None:
