@@ -58,6 +58,8 @@ def load_workload(
 
     Raises WorkloadError, which names file, field, rule and value.
     """
+    if not isinstance(name_or_path, str | Path):
+        raise WorkloadError(f"workload: must be a name or a path, got {shown_value(name_or_path)}")
     given = dict(overrides or {})
     text = str(name_or_path)
     if ":" in text and not text.endswith(".toml") and not Path(text).exists():
