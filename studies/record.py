@@ -247,9 +247,11 @@ def write_run(
 
 def read_run(folder: str | Path) -> StoredRun:
     """The run in a folder; OutputError where there is none or its files are damaged."""
-    path = Path(folder)
     from hetsgd.studies.record_file import record_problem, resolved_problem
 
+    if not isinstance(folder, str | Path):
+        raise OutputError(f"folder: must be a path, got {shown_value(folder)}")
+    path = Path(folder)
     record = _read_json(path / "run.json", RUN_SCHEMA)
     resolved = _read_json(path / "resolved.json", RESOLVED_SCHEMA)
     problem = record_problem(record, f"{path / 'run.json'}") or resolved_problem(resolved, f"{path / 'resolved.json'}")

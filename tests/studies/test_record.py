@@ -20,7 +20,7 @@ from hetsgd.models.plan import Plan
 from hetsgd.models.policies import recipe
 from hetsgd.models.run import RunSettings, StopRule
 from hetsgd.models.trace import Trace
-from hetsgd.models.workload_file import load_workload
+from hetsgd.models.workload_file import WorkloadError, load_workload
 from hetsgd.studies.out_folder import owner_of
 from hetsgd.studies.record import (
     OutputError,
@@ -224,6 +224,13 @@ def test_a_stored_run_of_other_contents_is_refused_by_file_and_key(
     there = owner_of(tmp_path)
     assert there is not None
     assert there.kind == "run"
+
+
+def test_what_is_no_path_is_refused() -> None:
+    with pytest.raises(OutputError, match="folder: must be a path, got 5"):
+        read_run(5)  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(WorkloadError, match="workload: must be a name or a path, got 5"):
+        load_workload(5)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_a_run_that_cannot_be_written_leaves_the_old_one_whole(small_run: SmallRun, plan: Plan, tmp_path: Path) -> None:
