@@ -206,3 +206,14 @@ def test_listing_machines_loads_nothing_heavy() -> None:
         "6.2 GB/s",
     ):
         assert words in described["aws-p3.16xlarge"]
+
+
+def test_a_name_that_is_no_text_names_the_file_once(tmp_path: Path) -> None:
+    path = tmp_path / "m.toml"
+    path.write_text("name = 5\n[machine]\n" + "".join(
+        f'{key} = {{ value = {value}, source = "x" }}\n'
+        for key, value in (("cpu_lanes", 1), ("message_s", 1e-6), ("decision_s", 1e-6))
+    ))  # fmt: skip
+    with pytest.raises(MachineError) as caught:
+        load_machine(path)
+    assert str(caught.value) == f"{path}: name: must be text, got 5"
