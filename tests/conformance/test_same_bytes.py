@@ -29,7 +29,12 @@ def simulated(folder: Path, environment: dict[str, str], *options: str) -> tuple
 
 @pytest.mark.parametrize(
     ("learner", "policy"),
-    [("none", "adaptive-hogbatch"), ("replay", "hogbatch"), ("replay", "easgd"), ("replay", "backup-workers")],
+    [
+        ("none", "adaptive-hogbatch"),
+        ("replay", "hogbatch"),
+        ("replay", "easgd"),
+        pytest.param("replay", "backup-workers", marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_is_the_same_bytes_in_any_process(tmp_path: Path, learner: str, policy: str) -> None:
     options = ("--machine", "aws-p3.16xlarge", "--policy", policy, "--learner", learner, "--updates", "60")

@@ -54,7 +54,7 @@ def test_every_model_carries_a_run(plan_of: Callable[..., Plan], model: str) -> 
     [
         ({"run__weight_decay": 0.1}, "axis run.weight_decay"),
         ({"run__order": "file"}, "axis run.order"),
-        ({"workload__hidden": "8x2"}, "axis workload"),
+        ({"workload__hidden": "8x2"}, "the very network, initial model and data set, and there are none of"),
     ],
 )
 def test_an_axis_that_is_not_modelled_is_refused_by_name(
