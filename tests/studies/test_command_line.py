@@ -107,7 +107,7 @@ BAD_INPUTS: list[tuple[tuple[str, ...], list[str]]] = [
     (("simulate", *NONE, "--loss-reference", "0.5"), ["--loss-reference", "L0,LBEST", "'0.5'"]),
     (("simulate", *NONE, "--loss-reference", "0.2,0.5"), ["--loss-reference", "above", "'0.2,0.5'"]),
     (("simulate", "--learner", "surrogate", "--set", "run.weight_decay=0.1"), ["axis run.weight_decay", "use replay"]),
-    (("simulate", "--learner", "surrogate", "--workload", "w8a"), ["there are none of w8a", "hetsgd pilots --workload w8a"]),
+    (("simulate", "--learner", "surrogate", "--workload", "w8a"), ["none of w8a", "hetsgd pilots --workload w8a"]),
     (("pilots", "--set", "run.learning_rate=1"), ["run.learning_rate", "only workload.KEY"]),
     (("simulate", "--learner", "reply"), ["--learner", "reply"]),
     (("simulate", *NONE, "--set", "machine.accelerators=0"), ["policy", "no worker of kind accelerator: it has none"]),
