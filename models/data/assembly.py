@@ -8,14 +8,13 @@ from numpy.typing import NDArray
 from hetsgd.models.data.dataset import DataError, Dataset
 from hetsgd.models.data.preparation import Scaling, fit_scaler, split_rows
 from hetsgd.models.data.rows import Features
-from hetsgd.models.data.table import SparseRows, Table, beyond_float32, dense
+from hetsgd.models.data.table import MAX_FEATURES, SparseRows, Table, beyond_float32, dense
 
 DEFAULT_TEST_FRACTION = 0.2
 
 DENSE_BYTES = 2**30
 """A matrix that comes sparse is kept dense up to this size, and beyond it where CSR would not be smaller."""
 
-MAX_FEATURES = 10_000_000
 """Widest data set: a wrong index would otherwise ask for a network that no machine holds."""
 
 _INDEX_BYTES = 4

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetsgd.models.data.dataset import DataError
-from hetsgd.models.data.table import SparseRows, Table
+from hetsgd.models.data.table import MAX_FEATURES, SparseRows, Table
 from hetsgd.models.data.targets import index_numbers, listed
 
 _NUMBER = rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
@@ -21,7 +21,6 @@ _SINGLE_LINE = re.compile(rb"(" + _NUMBER + rb")((?:\s+\d+:" + _NUMBER + rb")*)"
 _MULTI_LINE = re.compile(rb"(" + _LABELS + rb"(?!\S))?((?:(?:^|\s+)\d+:" + _NUMBER + rb")*)")
 _NUMBER_ONLY = re.compile(_NUMBER)
 _FIRST_PAIR = re.compile(rb"(?:^|\s)\d+:[-+.\deE]+(?:\s|$)")
-_LARGEST_INDEX = 2**31 - 1
 _LARGEST_LABELS = 2**28
 
 
@@ -100,7 +99,7 @@ def _check_pairs(
 ) -> None:
     for wrong, rule in (
         (indices < base, f"an index must be >= {base} (features are counted from {base})"),
-        (indices > _LARGEST_INDEX, f"an index must be <= {_LARGEST_INDEX}"),
+        (indices > MAX_FEATURES, f"an index must be <= {MAX_FEATURES:,}: keep or hash fewer features"),
     ):
         if wrong.any():
             place = int(np.argmax(wrong))

@@ -10,6 +10,7 @@ from hetsgd.models.data.dataset import DataError
 from hetsgd.models.machine_local import memory_bytes
 
 MAX_DENSE_BYTES = 16 * 2**30
+MAX_FEATURES = 10_000_000
 """Largest feature matrix built, and half the memory at most: a wrong index would otherwise fill it."""
 
 

@@ -84,7 +84,7 @@ def test_a_full_matrix_stays_dense_whatever_its_size(tmp_path: Path, monkeypatch
 def test_a_wrong_index_does_not_ask_for_a_network_without_end(tmp_path: Path) -> None:
     path = tmp_path / "wrong.svm"
     path.write_text("0 1:1\n1 2147483647:1\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"features must be <= 10,000,000, got 2,147,483,647"):
+    with pytest.raises(DataError, match=r"wrong\.svm, line 2: an index must be <= 10,000,000.*, got 2147483647"):
         load(path, test_fraction=0)
 
 
