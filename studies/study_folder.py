@@ -52,19 +52,33 @@ def read_study(folder: Path) -> StudyResult:
         raise BadInput(f"{folder}: holds no study.json; name the folder that `hetsgd study run FILE --out DIR` made")
     with checking(str(path)):
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content.get("schema") != STUDY_SCHEMA:
-            raise BadInput(f"{path}: schema must be {STUDY_SCHEMA}, got {content.get('schema')!r}")
-        found: dict[Case, StoredRun] = {}
-        for entry in content["cases"]:
-            key = entry.pop("run")
-            found[Case(**_tuples(entry))] = read_run(folder / "runs" / key)
-        return StudyResult(
-            study=_study(content["study"]),
-            found=with_event_orders(found, {}, workers=1),  # none is replayed: those that were are in their folders
-            choices=tuple(_choice(entry) for entry in content["choices"]),
-            failures=tuple(content["failures"]),
-            wall_s=content["wall_s"],
-        )
+    schema = content.get("schema") if isinstance(content, dict) else None
+    if schema != STUDY_SCHEMA:
+        raise BadInput(f"{path}: schema must be {STUDY_SCHEMA}, got {schema!r}")
+    for key in ("cases", "study", "choices", "failures", "wall_s"):
+        if key not in content:
+            raise BadInput(f"{path}: {key}: must be there; run the study again, it keeps the runs that are whole")
+    found: dict[Case, StoredRun] = {}
+    with checking(str(path)):
+        try:
+            cases = [(entry.pop("run"), Case(**_tuples(entry))) for entry in content["cases"]]
+            study = _study(content["study"])
+            choices = tuple(_choice(entry) for entry in content["choices"])
+            failures = tuple(map(str, content["failures"]))
+            wall_s = float(content["wall_s"])
+        except (AttributeError, KeyError, TypeError) as error:
+            raise BadInput(
+                f"{path}: is not what a study writes ({error}); run the study again, it keeps the runs that are whole"
+            ) from error
+        for key, case in cases:
+            found[case] = read_run(folder / "runs" / key)
+    return StudyResult(
+        study=study,
+        found=with_event_orders(found, {}, workers=1),  # none is replayed: those that were are in their folders
+        choices=choices,
+        failures=failures,
+        wall_s=wall_s,
+    )
 
 
 def runs_frame(result: StudyResult) -> Any:
