@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
-from hetsgd.models.cost import Load, accelerator_forward, accelerator_step, launch_s, with_norms
+from hetsgd.models.cost import Load, accelerator_forward, accelerator_step, launch_s
 from hetsgd.models.drafts import new_result
 from hetsgd.models.footprint import check_accelerator
 from hetsgd.models.gradient_noise import measured_rows
@@ -17,18 +17,18 @@ from hetsgd.sim.fluid import Stream
 from hetsgd.sim.links import CopyEngines, Fabric, Transfer
 from hetsgd.sim.noise import ServiceNoise
 from hetsgd.sim.record import COMPUTE, EVALUATE, LOAD, PULL, PUSH, WAIT
+from hetsgd.sim.step_costs import StepCosts
 from hetsgd.sim.world import World
 
 
-class DeviceCosts:
-    """What steps cost on one accelerator, as amounts of a capacity: seconds, or DRAM bytes of a stand-in."""
+class DeviceCosts(StepCosts[Stream | None]):
+    """What steps cost on one accelerator: DRAM bytes of a stand-in, else seconds, which have no stream."""
 
     def __init__(self, world: World, accelerator: Accelerator, batches_held: int) -> None:
+        super().__init__(world, accelerator.memory_bandwidth_bytes_per_s)
         self.launches_s = launch_s(world.plan.workload, accelerator)
-        self._world = world
         self._accelerator = accelerator
         self._held = batches_held
-        self._steps: dict[tuple[int, bool], tuple[Stream | None, float]] = {}
         self._sizes: dict[int, int] = {}
 
     def memory_bytes(self, batch: int) -> int:
@@ -40,23 +40,6 @@ class DeviceCosts:
             self._world.recorder.memory(f"{self._accelerator.name}:memory", known)
             self._sizes[batch] = known
         return known
-
-    def step(self, rows: int, gradient: bool) -> tuple[Stream | None, float]:
-        """The stream in the host's DRAM and the amount of one step of `rows` rows; without a stream it is seconds.
-
-        `gradient`: the gradient is handed in, not applied.
-        """
-        known = self._steps.get((rows, gradient))
-        if known is None:
-            known = self._steps[rows, gradient] = self._served(self._load(rows, "gradient" if gradient else "in_place"))
-        return known
-
-    def measured(self, rows: tuple[int, int], gradient: bool) -> tuple[Stream | None, float]:
-        """The same for a step that also takes the gradient norms of its rows and of so many of them."""
-        whole, half = self._load(rows[0], "gradient"), self._load(rows[1], "gradient")
-        load = self._load(rows[0], "gradient" if gradient else "in_place")
-        bandwidth = self._accelerator.memory_bandwidth_bytes_per_s
-        return self._served(with_norms(load, whole, half, self._world.plan.workload, bandwidth))
 
     def _load(self, rows: int, write: Write) -> Load:
         world, device = self._world, self._accelerator

@@ -11,7 +11,6 @@ from hetsgd.models.cost import (
     lane_step,
     lanes_per_socket,
     weights_tier,
-    with_norms,
     written_line_s,
 )
 from hetsgd.models.policy import Assign, Evaluate, Write
@@ -19,13 +18,14 @@ from hetsgd.models.trace import Place
 from hetsgd.sim.fluid import Stream
 from hetsgd.sim.noise import ServiceNoise
 from hetsgd.sim.record import COMPUTE, EVALUATE
+from hetsgd.sim.step_costs import StepCosts
 from hetsgd.sim.world import World
 
 if TYPE_CHECKING:
     from hetsgd.sim.team import CpuTeam
 
 
-class SocketCosts:
+class SocketCosts(StepCosts[Stream]):
     """What steps cost on the lanes of one socket, as amounts of a capacity: DRAM bytes, or seconds where none is drawn.
 
     A step of D bytes that takes t seconds alone is D bytes at a rate of at most D / t.
@@ -33,35 +33,14 @@ class SocketCosts:
 
     def __init__(self, world: World, index: int) -> None:
         machine, workload = world.machine, world.plan.workload
-        self._world = world
-        self._workload = workload
         self._socket = machine.sockets[index]
+        super().__init__(world, self._socket.core_bandwidth_bytes_per_s)
         self._lanes = lanes_per_socket(machine)[index]
         self._tier = weights_tier(machine, workload)
         self._line_s = written_line_s(machine, index)
         self._weight = core_share(self._socket, self._lanes)
         home = machine.sockets[index if machine.weights_on == "interleaved" else 0]
         self.shared = world.memories[home.name] if self._tier == "dram" else world.unshared
-        self._steps: dict[tuple[int, bool], tuple[Stream, float]] = {}
-        self._measured: dict[tuple[int, int, bool], tuple[Stream, float]] = {}
-
-    def step(self, rows: int, gradient: bool) -> tuple[Stream, float]:
-        """The stream and the amount of one step of `rows` rows; `gradient`: it is handed in, not applied."""
-        known = self._steps.get((rows, gradient))
-        if known is None:
-            known = self._steps[rows, gradient] = self._served(self._load(rows, "gradient" if gradient else "in_place"))
-        return known
-
-    def measured(self, rows: tuple[int, int], gradient: bool) -> tuple[Stream, float]:
-        """The same for a step that also takes the gradient norms of its rows and of so many of them."""
-        known = self._measured.get((*rows, gradient))
-        if known is None:
-            whole, half = self._load(rows[0], "gradient"), self._load(rows[1], "gradient")
-            load = self._load(rows[0], "gradient" if gradient else "in_place")
-            known = self._measured[(*rows, gradient)] = self._served(
-                with_norms(load, whole, half, self._workload, self._socket.core_bandwidth_bytes_per_s)
-            )
-        return known
 
     def _load(self, rows: int, write: Write) -> Load:
         beside = self._world.stand_ins
