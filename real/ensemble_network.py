@@ -17,11 +17,9 @@ from torch import Tensor
 
 from hetsgd.models.workload import Workload
 from hetsgd.real.features import Batch
-from hetsgd.real.network import Network, subtract
+from hetsgd.real.network import Network
 from hetsgd.real.sparse_batch import SparseBatch
 from hetsgd.real.workspace import Layers, Workspace
-
-_CACHED_VECTORS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,30 +92,8 @@ class EnsembleNetwork(Network):
         if any(scale != 1.0 for scale in scales):
             self._scales_R11 = torch.tensor(scales, dtype=self.dtype).view(-1, 1, 1)
         self._own: EnsembleWorkspace | None = None
-        self._known: dict[int, tuple[Tensor, Layers]] = {}
 
     # -- training -------------------------------------------------------------------------------------------------
-
-    def gradient(self, w_P: Tensor, x_BF: Batch, y: Tensor, out_P: Tensor) -> None:
-        """Write the mean gradients of the batches of all replicas into `out_P` (N,)."""
-        rows = x_BF.shape[1]
-        buffers, layers = self._room(rows), self.layers(w_P)
-        self._pass(layers, _dense(x_BF), y, buffers)
-        self._update(layers, _dense(x_BF), buffers, self.layers(out_P), 1.0 / rows, 0.0)
-
-    def step(self, w_P: Tensor, x_BF: Batch, y: Tensor, rate: float, decay: float = 0.0) -> None:
-        """One step of every replica in place: w = (1 - rate decay) w - rate gradient(w)."""
-        rows = x_BF.shape[1]
-        beta = 1.0 - rate * decay
-        if rows > self.factor_rows:
-            if self._gradient is None:
-                self._gradient = self.vector()
-            self.gradient(w_P, x_BF, y, self._gradient)
-            subtract(w_P, self._gradient, rate, beta)
-            return
-        buffers, layers = self._room(rows), self.layers(w_P)
-        self._pass(layers, _dense(x_BF), y, buffers)
-        self._update(layers, _dense(x_BF), buffers, layers, -rate / rows, beta)
 
     def factors(self, w_P: Tensor, y: Tensor, workspace: Workspace, rows: int) -> None:
         """Forward and backward pass of the first `rows` rows of each replica in the workspace."""
@@ -147,15 +123,8 @@ class EnsembleNetwork(Network):
         """A new workspace for up to `rows` rows of each replica, with a buffer for the rows themselves."""
         return EnsembleWorkspace(self.workload, self.replicas, rows, self.dtype, own_rows=True)
 
-    def layers(self, w_P: Tensor) -> Layers:
-        """Views of a vector (N,): per layer its weights (R, I, O), their transpose and its biases (R, 1, O) or None."""
-        known = self._known.get(id(w_P))
-        if known is not None and known[0] is w_P:
-            return known[1]
-        if w_P.shape != (self.parameters,):
-            raise ValueError(f"network: parameters must have shape ({self.parameters},), got {tuple(w_P.shape)}")
-        if len(self._known) >= _CACHED_VECTORS:
-            del self._known[next(iter(self._known))]
+    def _cut(self, w_P: Tensor) -> Layers:
+        """Per layer of a vector (N,) its weights (R, I, O), their transpose and its biases (R, 1, O) or None."""
         layers, replicas = [], self.replicas
         for layer in self.workload.layers:
             weights_N = w_P[replicas * layer.weight_offset :][: replicas * layer.inputs * layer.outputs]
@@ -165,7 +134,6 @@ class EnsembleNetwork(Network):
                 bias_N = w_P[replicas * layer.bias_offset :][: replicas * layer.outputs]
                 bias_R1O = bias_N.view(replicas, 1, layer.outputs)
             layers.append((weights_RIO, weights_RIO.transpose(1, 2), bias_R1O))
-        self._known[id(w_P)] = (w_P, tuple(layers))
         return tuple(layers)
 
     def replica(self, w_N: Tensor, index: int, out_P: Tensor) -> None:
@@ -193,6 +161,14 @@ class EnsembleNetwork(Network):
 
     # -- passes ---------------------------------------------------------------------------------------------------
 
+    def _rows(self, x_BF: Batch) -> int:
+        return x_BF.shape[1]
+
+    def _passes(self, layers: Layers, x_BF: Batch, y: Tensor, target: Layers, alpha: float, beta: float) -> None:
+        buffers, x_RBF = self._room(x_BF.shape[1]), _dense(x_BF)
+        self._pass(layers, x_RBF, y, buffers)
+        self._update(layers, x_RBF, buffers, target, alpha, beta)
+
     def _pass(self, layers: Layers, x_RBF: Tensor, y: Tensor, buffers: _Buffers) -> None:
         """Forward, and the scaled derivative of each row's loss by its logits."""
         activate, last = self._activate, len(layers) - 1
@@ -207,12 +183,7 @@ class EnsembleNetwork(Network):
                 activate(output_RBO)
             input_RBI = output_RBO
         delta_RBO = buffers.deltas[-1]
-        if self._softmax:
-            torch.softmax(buffers.outputs[-1], 2, out=delta_RBO)
-            delta_RBO.scatter_add_(2, y.unsqueeze(2), buffers.minus_ones_RB1)
-        else:
-            torch.sigmoid(buffers.outputs[-1], out=delta_RBO)
-            delta_RBO.sub_(y)
+        self._by_logits(buffers.outputs[-1], y, buffers.minus_ones_RB1, delta_RBO)
         if self._scales_R11 is not None:
             delta_RBO.mul_(self._scales_R11)
 

@@ -125,12 +125,7 @@ class Network:
 
     def gradient(self, w_P: Tensor, x_BF: Batch, y: Tensor, out_P: Tensor) -> None:
         """Write the mean gradient of the batch into `out_P`."""
-        rows = x_BF.shape[0]
-        views = self._views(rows)
-        layers = self.layers(w_P)
-        self._forward(layers, x_BF, views)
-        self._last_delta(y, views)
-        self._backward(layers, x_BF, views, self.layers(out_P), 1.0 / rows, 0.0)
+        self._passes(self.layers(w_P), x_BF, y, self.layers(out_P), 1.0 / self._rows(x_BF), 0.0)
 
     def step(self, w_P: Tensor, x_BF: Batch, y: Tensor, rate: float, decay: float = 0.0) -> None:
         """One step in place: w = (1 - rate decay) w - rate gradient(w).
@@ -138,7 +133,7 @@ class Network:
         The gradient is that of w as it was, unless others write w meanwhile: each layer is written right after
         the delta below it has been read from it. Up to `factor_rows` rows no gradient is ever stored.
         """
-        rows = x_BF.shape[0]
+        rows = self._rows(x_BF)
         beta = 1.0 - rate * decay
         if rows > self.factor_rows:
             if self._gradient is None:
@@ -146,11 +141,8 @@ class Network:
             self.gradient(w_P, x_BF, y, self._gradient)
             subtract(w_P, self._gradient, rate, beta)
             return
-        views = self._views(rows)
         layers = self.layers(w_P)
-        self._forward(layers, x_BF, views)
-        self._last_delta(y, views)
-        self._backward(layers, x_BF, views, layers, -rate / rows, beta)
+        self._passes(layers, x_BF, y, layers, -rate / rows, beta)
 
     def factors(self, w_P: Tensor, y: Tensor, workspace: Workspace, rows: int) -> None:
         """Forward and backward pass of the first `rows` rows of `workspace.x`, without forming a gradient.
@@ -205,9 +197,12 @@ class Network:
             raise ValueError(f"network: parameters must have shape ({self.parameters},), got {tuple(w_P.shape)}")
         if len(self._layers) >= _CACHED_VECTORS:
             del self._layers[next(iter(self._layers))]
-        layers = layer_views(self.workload, w_P)
+        layers = self._cut(w_P)
         self._layers[id(w_P)] = (w_P, layers)
         return layers
+
+    def _cut(self, w_P: Tensor) -> Layers:
+        return layer_views(self.workload, w_P)
 
     def _views(self, rows: int) -> RowViews:
         if self._workspace is None or self._workspace.rows < rows <= self.max_batch:
@@ -216,6 +211,16 @@ class Network:
         return self._workspace.views(0, rows)
 
     # -- passes ---------------------------------------------------------------------------------------------------
+
+    def _rows(self, x_BF: Batch) -> int:
+        return x_BF.shape[0]
+
+    def _passes(self, layers: Layers, x_BF: Batch, y: Tensor, target: Layers, alpha: float, beta: float) -> None:
+        """Forward and backward; target = beta target + alpha (sum of the gradients of the rows)."""
+        views = self._views(x_BF.shape[0])
+        self._forward(layers, x_BF, views)
+        self._last_delta(y, views)
+        self._backward(layers, x_BF, views, target, alpha, beta)
 
     def _forward(self, layers: Layers, x_BF: Batch, views: RowViews, before: _Write | None = None) -> None:
         activate, last = self._activate, len(layers) - 1
@@ -235,14 +240,16 @@ class Network:
             input_BI = output_BO
 
     def _last_delta(self, y: Tensor, views: RowViews) -> None:
-        """Derivative of each row's loss by its logits: p - target, for both losses."""
-        delta_BO = views.deltas[-1]
+        self._by_logits(views.outputs[-1], y, views.minus_ones_B1, views.deltas[-1])
+
+    def _by_logits(self, logits_BO: Tensor, y: Tensor, minus_ones_B1: Tensor, out_BO: Tensor) -> None:
+        """Derivative of each row's loss by its logits: p - target, for both losses; any dimensions before the last."""
         if self._softmax:
-            torch.softmax(views.outputs[-1], 1, out=delta_BO)
-            delta_BO.scatter_add_(1, y.unsqueeze(1), views.minus_ones_B1)
+            torch.softmax(logits_BO, -1, out=out_BO)
+            out_BO.scatter_add_(-1, y.unsqueeze(-1), minus_ones_B1)
         else:
-            torch.sigmoid(views.outputs[-1], out=delta_BO)
-            delta_BO.sub_(y)
+            torch.sigmoid(logits_BO, out=out_BO)
+            out_BO.sub_(y)
 
     def _backward(
         self, layers: Layers, x_BF: Batch, views: RowViews, target: Layers | None, alpha: float, beta: float
