@@ -23,6 +23,7 @@ _NETWORK_S: Final = 0.5
 _SHORT_MINUTES: Final = 0.5
 
 LEAST_MINUTES: Final = 0.05
+MOST_MINUTES: Final = 24 * 60
 
 
 def _shape(
@@ -143,8 +144,8 @@ def scope_of(machine: Machine, minutes: float, shapes: Sequence[Shape] = ()) -> 
 
     Below half a minute only two networks at every other batch size are measured. Raises ValueError for too few minutes.
     """
-    if not LEAST_MINUTES <= minutes <= 24 * 60:
-        raise ValueError(f"must be {LEAST_MINUTES} to 1440 minutes, got {minutes:g}")
+    if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
+        raise ValueError(f"must be {LEAST_MINUTES} to {MOST_MINUTES} minutes, got {minutes:g}")
     short = minutes < _SHORT_MINUTES
     usual = _SHORT_SHAPES if short else SHAPES
     return Scope(

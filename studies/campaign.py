@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hetsgd.models.machine_names import LOCAL
 from hetsgd.models.run import StopRule, TraceLevel
 from hetsgd.studies.case import Case, Role
 from hetsgd.studies.event_order import with_event_orders
@@ -50,7 +51,8 @@ def run_campaign(study: Study, runner: Runner) -> StudyResult:
     runner.resolve_all([*pilots, *_runs(study, untuned(study), study.seeds[:1])])
     if study.validation is not None:
         runner.check_real(_measurements(study, study.validation, untuned(study)))
-    runner.calibrate(study.workloads)
+    if LOCAL in study.machines:
+        runner.settle_local(study.calibrate_minutes, study.workloads)
     found: dict[Case, StoredRun] = {}
     choices = untuned(study)
     if pilots:

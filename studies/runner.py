@@ -76,8 +76,7 @@ def stored(finished: Finished, folder: Path) -> Unsaved | None:
 class Runner:
     """Runs cases into `folder`. `cluster`: the address of a Dask scheduler, or None for processes here.
 
-    `origin`: what gives the settings of the cases, for messages. `calibrate_minutes` > 0: `local` is calibrated for so
-    long by `calibrate`, before the first run.
+    `origin`: what gives the settings of the cases, for messages.
     """
 
     folder: Path
@@ -85,7 +84,6 @@ class Runner:
     workers: int
     cluster: str | None = None
     origin: str = SET
-    calibrate_minutes: float = 0.0
     failures: list[str] = field(default_factory=list)
     unsaved: dict[Path, Unsaved] = field(default_factory=dict)
 
@@ -98,19 +96,31 @@ class Runner:
         for task in tasks:
             resolve(replace(self._ask(task), learner="real"))
 
-    def calibrate(self, workloads: Sequence[str]) -> None:
-        """Calibrate this machine for the workloads, where that is wanted and not there yet.
+    def settle_local(self, minutes: float, workloads: Sequence[str]) -> None:
+        """Write the machine file that stands for `local` in this folder, unless it is there already.
 
-        Runs that were checked before were checked on `local` as it is elsewhere. Raises Interrupted, RunFailed.
+        `minutes` > 0: the machine is calibrated for the workloads for so long. What was resolved before was resolved
+        on `local` as it is elsewhere. Raises BadInput, RunFailed.
         """
+        path = self._local
+        if path.is_file():
+            return
+        with checking(f"--out: {path}"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        if minutes:
+            self._calibrate(minutes, workloads)
+            return
+        text = machine_text(machine_here(), origin="detected on the machine at hand")
+        with checking(f"--out: {path}"):
+            part = path.with_suffix(".part")
+            part.write_text(text, encoding="utf-8")
+            part.replace(path)
+
+    def _calibrate(self, minutes: float, workloads: Sequence[str]) -> None:
         from hetsgd.studies import calibration
 
-        if not self.calibrate_minutes or self._local.is_file():
-            return
-        with checking(f"--out: {self._local}"):
-            self._local.parent.mkdir(parents=True, exist_ok=True)
         try:
-            machine = calibration.calibrate_here(self._local, self.calibrate_minutes, calibration.dense_of(workloads))
+            machine = calibration.calibrate_here(self._local, minutes, calibration.dense_of(workloads))
         except calibration.Interrupted as error:
             raise KeyboardInterrupt from error
         for line in calibration.error_words(machine):
@@ -185,20 +195,8 @@ class Runner:
         say(f"{title}: {self.failures[-1]}")
 
     def _machine(self, name: str) -> str:
-        """The machine file that stands for `local` in this folder: measured once, the same for every later run."""
-        if name != LOCAL:
-            return name
-        path = self._local
-        if not path.is_file():
-            if self.calibrate_minutes:
-                return name
-            text = machine_text(machine_here(), origin="detected on the machine at hand")
-            with checking(f"--out: {path}"):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                part = path.with_suffix(".part")
-                part.write_text(text, encoding="utf-8")
-                part.replace(path)
-        return str(path)
+        """The machine file that stands for `local` in this folder, once it is settled: the same for every later run."""
+        return str(self._local) if name == LOCAL and self._local.is_file() else name
 
     def folder_of(self, case: Case, ready: Ready) -> Path:
         """Where the result of a case is kept."""

@@ -30,8 +30,6 @@ MOST_POINTS: Final = 10_000
 MOST_SEEDS: Final = 10_000
 MOST_REPEATS: Final = 1_000
 CALIBRATE_MINUTES: Final = 0.4
-LEAST_MINUTES: Final = 0.05
-MOST_MINUTES: Final = 1440
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +161,8 @@ class Study:
         if not 0.0 < self.level < 1.0:
             raise ValueError(f"level must be between 0 and 1 (a normalised loss), got {self.level}")
         if self.calibrate_minutes:
+            from hetsgd.models.calibration_scope import LEAST_MINUTES, MOST_MINUTES
+
             if LOCAL not in self.machines:
                 raise ValueError(f"calibrate: is for studies of machine {LOCAL}, got {', '.join(self.machines)}")
             if not LEAST_MINUTES <= self.calibrate_minutes <= MOST_MINUTES:

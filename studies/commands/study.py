@@ -62,8 +62,7 @@ def run(
 
         check_cluster(cluster)
     with study_folder(out or Path("out") / study.name, study, "study", force=force, source=source) as folder:
-        runner = Runner(folder=folder, learner=study.learner, workers=count, cluster=cluster, origin=str(source),
-                        calibrate_minutes=study.calibrate_minutes)  # fmt: skip
+        runner = Runner(folder=folder, learner=study.learner, workers=count, cluster=cluster, origin=str(source))
         result = run_study(study, runner)
         fault = store_study(folder, runner, lambda part: write_study(part, result, text))
         with showing(kept=True):

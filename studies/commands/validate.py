@@ -26,7 +26,6 @@ from hetsgd.studies.commands.options import (
     stop_of,
 )
 from hetsgd.studies.failure import BadInput, Interrupted, RunFailed, checking
-from hetsgd.studies.study import CALIBRATE_MINUTES, LEAST_MINUTES, MOST_MINUTES
 
 if TYPE_CHECKING:
     from hetsgd.models.run import StopRule
@@ -89,9 +88,7 @@ def command(
     minutes = _minutes(calibrate, machine)
     study = _study(machine, workload, policies, repeats, _with_losses(settings_of(settings), stop), stop, minutes)
     with _folder(out, study, force) as folder:
-        runner = Runner(
-            folder=folder, learner="replay", workers=check_workers(None), calibrate_minutes=study.calibrate_minutes
-        )
+        runner = Runner(folder=folder, learner="replay", workers=check_workers(None))
         result = run_study(study, runner)
         if not result.validations:
             raise RunFailed(few(result.failures) or "no run came to an end")
@@ -121,6 +118,9 @@ def _minutes(calibrate: float | None, machine: str) -> float:
         if calibrate:
             raise BadInput(f"--calibrate: is for machine {LOCAL}, got --machine {machine}")
         return 0.0
+    from hetsgd.models.calibration_scope import LEAST_MINUTES, MOST_MINUTES
+    from hetsgd.studies.study import CALIBRATE_MINUTES
+
     if calibrate is None:
         return CALIBRATE_MINUTES
     if calibrate and not LEAST_MINUTES <= calibrate <= MOST_MINUTES:
