@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hetsgd.models.data.dataset import Dataset
 from hetsgd.models.initial import initial_parameters
-from hetsgd.models.machine import Accelerator, Link, Machine, Noise, Socket
+from hetsgd.models.machine import Machine, Noise
 from hetsgd.models.plan import Plan
 from hetsgd.models.policies import recipe
 from hetsgd.models.policy import Fleet, Kind, LaneMode, Merge, Recipe, Result, Schedule, View, Wait, Work
@@ -25,6 +25,7 @@ from hetsgd.models.workload import Workload
 from hetsgd.real.network import Network
 from hetsgd.real.replay import ReplayLearner
 from hetsgd.sim import simulate
+from tests.uneven_machine import uneven_machine
 
 ROWS = 210
 RATE = 0.1
@@ -34,31 +35,7 @@ LOAD = Workload(name="w", dataset="d", rows=ROWS, test_rows=0, features=6, outpu
 
 
 def machine(lanes: int, accelerators: int) -> Machine:
-    socket = Socket(
-        name="socket0", cores=max(lanes, 1), threads_per_core=1, core_flops_float32=5e10, core_flops_float64=2e10,
-        half_batch=8.0, core_bandwidth_bytes_per_s=1e10, dram_bandwidth_bytes_per_s=5e10, dram_bytes=1 << 34,
-        l2_bytes=1 << 20, l3_bytes=1 << 24, step_overhead_s=1e-5,
-    )  # fmt: skip
-    names = [f"gpu{k}" for k in range(accelerators)]
-    cards = tuple(
-        Accelerator(
-            name=name, device="cuda", flops_float32=1e13 / (k + 1), flops_float64=5e12, half_batch=64.0,
-            memory_bandwidth_bytes_per_s=5e11, memory_bytes=1 << 33, l2_bytes=1 << 22, launch_s=5e-6,
-            kernels_per_layer=6.0,
-        )
-        for k, name in enumerate(names)
-    )  # fmt: skip
-    links = tuple(
-        Link(
-            name=f"pcie{k}", ends=("socket0", name), latency_s=1e-5, pinned_bytes_per_s=1.2e10,
-            pageable_bytes_per_s=6e9,
-        )
-        for k, name in enumerate(names)
-    )  # fmt: skip
-    return Machine(
-        name="m", description="", sockets=(socket,), accelerators=cards, links=links, cpu_lanes=lanes,
-        message_s=2e-6, decision_s=1e-6, noise=Noise(cpu_sigma=0.2, accelerator_sigma=0.1),
-    )  # fmt: skip
+    return uneven_machine(lanes, accelerators, Noise(cpu_sigma=0.2, accelerator_sigma=0.1))
 
 
 def dataset() -> Dataset:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hetsgd.models.data.dataset import Dataset
-from hetsgd.models.machine import Accelerator, Link, Machine, Noise, Socket
+from hetsgd.models.machine import Noise
 from hetsgd.models.plan import Plan
 from hetsgd.models.policies import recipe
 from hetsgd.models.policies.hogwild import Hogwild
@@ -18,35 +18,11 @@ from hetsgd.models.workload import Workload
 from hetsgd.real.ensemble import EnsembleReplay
 from hetsgd.real.replay import ReplayLearner
 from hetsgd.sim import simulate
+from tests.uneven_machine import uneven_machine
 
 ROWS = 150
 SEEDS = (4, 5, 9)
 TOLERANCE = {"float64": 1e-11, "float32": 2e-4}
-
-
-def machine(lanes: int, accelerators: int, *, noise: float = 0.0) -> Machine:
-    socket = Socket(
-        name="socket0", cores=lanes, threads_per_core=1, core_flops_float32=5e10, core_flops_float64=2e10,
-        half_batch=8.0, core_bandwidth_bytes_per_s=1e10, dram_bandwidth_bytes_per_s=5e10, dram_bytes=1 << 34,
-        l2_bytes=1 << 20, l3_bytes=1 << 24, step_overhead_s=1e-5,
-    )  # fmt: skip
-    names = [f"gpu{k}" for k in range(accelerators)]
-    cards = tuple(
-        Accelerator(
-            name=name, device="cuda", flops_float32=1e13 / (k + 1), flops_float64=5e12, half_batch=64.0,
-            memory_bandwidth_bytes_per_s=5e11, memory_bytes=1 << 33, l2_bytes=1 << 22, launch_s=5e-6,
-            kernels_per_layer=6.0,
-        )
-        for k, name in enumerate(names)
-    )  # fmt: skip
-    links = tuple(
-        Link(name=f"pcie{k}", ends=("socket0", name), latency_s=1e-5, pinned_bytes_per_s=1e10, pageable_bytes_per_s=6e9)
-        for k, name in enumerate(names)
-    )
-    return Machine(
-        name="m", description="", sockets=(socket,), accelerators=cards, links=links, cpu_lanes=lanes,
-        message_s=2e-6, decision_s=1e-6, noise=Noise(cpu_sigma=noise, accelerator_sigma=noise),
-    )  # fmt: skip
 
 
 def plan(
@@ -56,8 +32,9 @@ def plan(
     shape: dict[str, Any] = {"hidden": (7, 5), "activation": "tanh", "precision": "float64"}
     workload = Workload(name="w", dataset="d", rows=ROWS, test_rows=20, features=6, outputs=3, **(shape | (load or {})))
     values: dict[str, Any] = {"stop": StopRule(epochs=2), "seed": SEEDS[0], "learning_rate": 0.1}
+    machine = uneven_machine(3, accelerators, Noise(cpu_sigma=noise, accelerator_sigma=noise))
     return Plan(
-        machine=machine(3, accelerators, noise=noise), workload=workload, policy=policy,
+        machine=machine, workload=workload, policy=policy,
         recipe=recipe(policy, **(keys or {})), run=RunSettings(**(values | run)),
     )  # fmt: skip
 
