@@ -161,13 +161,13 @@ def calibration_text(record: CalibrationRecord, found: Mapping[str, Calibration]
 def _lines(record: CalibrationRecord, found: Mapping[str, Calibration]) -> Iterator[str]:
     yield "[calibration]"
     for key in ("date", "duration_s", "host", "disturbed"):
-        yield f"{key} = {_toml(getattr(record, key))}"
+        yield f"{key} = {toml_value(getattr(record, key))}"
     yield "\n[calibration.versions]"
     for package, version in record.versions:
-        yield f"{_toml(package)} = {_toml(version)}"
+        yield f"{toml_value(package)} = {toml_value(version)}"
     yield "\n[calibration.slowdown]"
     for device, calibration in found.items():
-        yield f"{_toml(device)} = {_toml(calibration.slowdown)}"
+        yield f"{toml_value(device)} = {toml_value(calibration.slowdown)}"
     for device, calibration in found.items():
         for fit in calibration.fits:
             yield "\n[[calibration.fit]]"
@@ -184,18 +184,19 @@ def _lines(record: CalibrationRecord, found: Mapping[str, Calibration]) -> Itera
 
 def _pairs(device: str | None, value: Any, *, leave_out: tuple[str, ...] = ()) -> Iterator[str]:
     if device is not None:
-        yield f"device = {_toml(device)}"
+        yield f"device = {toml_value(device)}"
     for field in fields(value):
         item = getattr(value, field.name)
         if field.name not in leave_out and item is not None and item != ():
-            yield f"{field.name} = {_toml(item)}"
+            yield f"{field.name} = {toml_value(item)}"
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A text, truth value, number or list of them as TOML writes it."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple | list):
-        return f"[{', '.join(_toml(item) for item in value)}]"
+        return f"[{', '.join(toml_value(item) for item in value)}]"
     return repr(value)

@@ -44,13 +44,8 @@ def _widths(value: object) -> object:
     return widths
 
 
-def _labels(value: object) -> object:
-    """Label columns from a name or `a,b,c`."""
-    return [part.strip() for part in value.split(",")] if isinstance(value, str) and "," in value else value
-
-
-def _classes(value: object) -> object:
-    """Declared classes from a number or `a,b,c`."""
+def _names(value: object) -> object:
+    """Names from `a,b,c`; what has no comma (a single name, a number, a list) stays as it is."""
     return [part.strip() for part in value.split(",")] if isinstance(value, str) and "," in value else value
 
 
@@ -63,13 +58,13 @@ class WorkloadTable(BaseModel):
     description: str = ""
     source: str = ""
     dataset: str | None = None
-    label: Annotated[str | list[str] | None, BeforeValidator(_labels)] = None
+    label: Annotated[str | list[str] | None, BeforeValidator(_names)] = None
     multilabel: bool | None = None
     format: Format | None = None
     first_index: Annotated[int, Field(ge=0, le=1)] | None = None
     classes: Annotated[
         Annotated[int, Field(ge=2, le=MOST_WIDTH)] | Annotated[list[str | int], Field(min_length=2)] | None,
-        BeforeValidator(_classes),
+        BeforeValidator(_names),
     ] = None
     download: bool = False
     test_fraction: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hetsgd.models.data.dataset import Dataset
 from hetsgd.models.machine import Machine
 from hetsgd.models.plan import Plan
 from hetsgd.models.policies import recipe
 from hetsgd.models.run import Progress, RunSettings, StopRule
+from hetsgd.models.step_table import Shape
 from hetsgd.models.trace import Trace
 from hetsgd.models.workload import Workload
 from hetsgd.real.engine import train
+from hetsgd.real.step_rig import random_data
 
 _ROWS: Final = 4096
 _CPU_BATCH: Final = 16
@@ -54,7 +54,7 @@ def round_trip(machine: Machine, seconds: float) -> RoundTrip | None:
     def note(progress: Progress) -> None:
         spent.append((time.thread_time(), progress.updates))
 
-    trace = train(plan, _random_data(workload), progress=note).trace
+    trace = train(plan, random_data(Shape.of(workload), workload.rows), progress=note).trace
     given, updates = len(trace["assignments"]), int(sum(trace.totals.updates.values()))
     gaps = _gaps(trace)
     # The first and the last report are made before the clock starts and after it has stopped.
@@ -77,13 +77,3 @@ def _gaps(trace: Trace) -> list[float]:
             gaps.append(float(row["start_s"]) - ends[seat])
         ends[seat] = float(row["end_s"])
     return gaps
-
-
-def _random_data(workload: Workload) -> Dataset:
-    generator = np.random.default_rng(0)
-    x: NDArray[Any] = generator.random((workload.rows, workload.features), dtype=np.float32)
-    y = generator.integers(0, workload.outputs, workload.rows)
-    return Dataset(
-        name="random", train_x=x, train_y=y, test_x=x[:1], test_y=y[:1], classes=workload.outputs, multilabel=False,
-        source="random",
-    )  # fmt: skip

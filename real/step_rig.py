@@ -242,7 +242,7 @@ def step_rig(machine: Machine, shape: Shape, *, lanes: int, largest: int, interr
     )  # fmt: skip
     with launcher() as start, Children(start) as children:
         interrupts.wake = children.wake
-        force = Workforce(plan, _random_data(shape, workload.rows), plan.fleet(), 1, children, interrupts)
+        force = Workforce(plan, random_data(shape, workload.rows), plan.fleet(), 1, children, interrupts)
         force.get_ready()
         _pin(children.all)
         force.memory["orders"][0] = np.random.default_rng(1).permutation(workload.rows)
@@ -260,7 +260,7 @@ def _pin(children: Sequence[ChildProcess]) -> None:
                 os.sched_setaffinity(child.pid, {core})
 
 
-def _random_data(shape: Shape, rows: int) -> Dataset:
+def random_data(shape: Shape, rows: int) -> Dataset:
     """Random rows and labels: what a step costs does not depend on them."""
     generator = np.random.default_rng(0)
     x = generator.random((rows, shape.features), dtype=np.float32).astype(shape.precision)

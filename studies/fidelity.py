@@ -30,6 +30,7 @@ from hetsgd.studies.fidelity_score import LEVELS, Score, quantile, ranking, scor
 from hetsgd.studies.pilots import calibrate, run_pilots
 from hetsgd.studies.pool import run_all
 from hetsgd.studies.resolve import Ask, Ready, resolve
+from hetsgd.studies.screen import say
 
 _POINTS: Final = 30
 _PILOT_UPDATES: Final = 2000
@@ -82,7 +83,7 @@ def calibration_of(name: str, out: Path) -> Calibration:
     """The surrogates of a data set, fitted to pilots that are run once."""
     path = out / f"pilots-{name}.json"
     if not path.exists():
-        runs = run_pilots(name, updates=_PILOT_UPDATES, seeds=_PILOT_SEEDS, settings=SETS[name], say=_say)
+        runs = run_pilots(name, updates=_PILOT_UPDATES, seeds=_PILOT_SEEDS, settings=SETS[name], say=say)
         save_calibration(path, calibrate(runs))
     return load_calibration(path)
 
@@ -97,7 +98,7 @@ def replay_all(jobs: Sequence[Job], out: Path, workers: int) -> None:
         if outcome.error:
             raise RuntimeError(f"replay of {todo[outcome.index].configuration.words()} failed: {outcome.error}")
         _write(out / todo[outcome.index].file, outcome.value)
-        _say(f"replay {done} of {len(todo)}: {todo[outcome.index].configuration.words()}")
+        say(f"replay {done} of {len(todo)}: {todo[outcome.index].configuration.words()}")
 
 
 def replay(job: Job) -> dict[str, Any]:
@@ -191,10 +192,6 @@ def report(scores: Mapping[str, Sequence[Score]], calibrations: Mapping[str, Cal
 
 def _errors(scores: Sequence[Score]) -> list[float]:
     return [error for item in scores for error in item.errors.values()]
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:

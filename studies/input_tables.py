@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from hetsgd.studies.campaign import StudyResult
 from hetsgd.studies.disturbance import disturbed_words
-from hetsgd.studies.interval import number, seconds, share
+from hetsgd.studies.interval import cache_size, number, seconds, share
 from hetsgd.studies.record import StoredRun
 from hetsgd.studies.tables import Table
 
@@ -188,7 +188,7 @@ def quantity(key: str, value: Any) -> str:
     if key.endswith("_bytes_per_s"):
         return f"{_scaled(value)}B/s"
     if key.endswith("_bytes"):
-        return _cache(value) if key.startswith(("l2", "l3")) else f"{_scaled(value)}B"
+        return cache_size(value) if key.startswith(("l2", "l3")) else f"{_scaled(value)}B"
     for end, words in _ENDINGS:
         if key.endswith(end):
             return words(value)
@@ -210,8 +210,3 @@ def _scaled(value: float) -> str:
         if value >= scale:
             return f"{value / scale:.3g} {prefix}"
     return f"{value:.3g} "
-
-
-def _cache(size_bytes: float) -> str:
-    """A cache has a power of two of bytes, or nearly."""
-    return f"{size_bytes / (1 << 20):.3g} MiB" if size_bytes >= 1 << 20 else f"{size_bytes / (1 << 10):.3g} KiB"

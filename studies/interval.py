@@ -100,13 +100,22 @@ def number(value: float | None) -> str:
     return "-" if value is None or not math.isfinite(value) else _digits(value)
 
 
-def percent(value: float) -> str:
-    """A level or a share as a whole percentage.
+def percent(value: float | None) -> str:
+    """A level or a share as a whole percentage; `-` where there is none.
 
-    >>> percent(0.9), percent(-0.001)
-    ('90 %', '0 %')
+    >>> percent(0.9), percent(-0.001), percent(None)
+    ('90 %', '0 %', '-')
     """
-    return f"{100 * value:z.0f} %"
+    return "-" if value is None else f"{100 * value:z.0f} %"
+
+
+def cache_size(size_bytes: float) -> str:
+    """The size of a cache, which has a power of two of bytes or nearly.
+
+    >>> cache_size(1 << 20), cache_size(1 << 15)
+    ('1 MiB', '32 KiB')
+    """
+    return f"{size_bytes / (1 << 20):.3g} MiB" if size_bytes >= 1 << 20 else f"{size_bytes / (1 << 10):.3g} KiB"
 
 
 def share(value: float | None) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 from hetsgd.models.calibration import RawSamples
-from hetsgd.models.calibration_file import calibration_text
+from hetsgd.models.calibration_file import calibration_text, toml_value
 from hetsgd.models.machine import Machine
 
 _PLAIN = frozenset({"device", "ends"})
@@ -29,8 +28,8 @@ def machine_text(machine: Machine, *, origin: str, raw: Sequence[RawSamples] = (
 
 def _lines(machine: Machine, origin: str) -> Iterator[str]:
     sources = {"": origin, **dict.fromkeys(machine.assumed, f"assumed: {origin}"), **dict(machine.sources)}
-    yield f"name = {_toml(machine.name)}"
-    yield f"description = {_toml(machine.description)}"
+    yield f"name = {toml_value(machine.name)}"
+    yield f"description = {toml_value(machine.description)}"
     yield "\n[machine]"
     for key in _TOP:
         if getattr(machine, key) is not None:
@@ -41,7 +40,7 @@ def _lines(machine: Machine, origin: str) -> Iterator[str]:
     groups = (("socket", machine.sockets), ("accelerator", machine.accelerators), ("link", machine.links))
     for group, entries in groups:
         for entry in entries:
-            yield f"\n[{group}.{_toml(entry.name)}]"
+            yield f"\n[{group}.{toml_value(entry.name)}]"
             for field in fields(entry):
                 if field.name not in ("name", "calibration") and getattr(entry, field.name) is not None:
                     yield _figure(f"{group}.{entry.name}", field.name, getattr(entry, field.name), sources)
@@ -49,17 +48,7 @@ def _lines(machine: Machine, origin: str) -> Iterator[str]:
 
 def _figure(owner: str, key: str, value: Any, sources: dict[str, str]) -> str:
     if key in _PLAIN:
-        return f"{key} = {_toml(value)}"
+        return f"{key} = {toml_value(value)}"
     source = sources.get(f"{owner}.{key}") or sources.get(owner) or sources[""]
     word, text = ("assumed", source.removeprefix("assumed: ")) if source.startswith("assumed: ") else ("source", source)
-    return f"{key} = {{ value = {_toml(value)}, {word} = {_toml(text)} }}"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(_toml(item) for item in value)}]"
-    return repr(value)
+    return f"{key} = {{ value = {toml_value(value)}, {word} = {toml_value(text)} }}"

@@ -236,7 +236,7 @@ def write_run(
         _write_json(part / "run.json", record)
         _move_in(part, path)
     except OSError as error:
-        raise OutputError(_unwritten(error, part, path)) from error
+        raise OutputError(unwritten(error, part, path)) from error
     finally:
         if part is not None:
             shutil.rmtree(part, ignore_errors=True)
@@ -265,7 +265,7 @@ def to_json(value: Mapping[str, Any]) -> str:
     return json.dumps(strict(value), indent=2, allow_nan=False, ensure_ascii=False)
 
 
-def _unwritten(error: OSError, part: Path | None, path: Path) -> str:
+def unwritten(error: OSError, part: Path | None, path: Path) -> str:
     """What could not be written, by the name that it would have had, and why."""
     file = path
     if part is not None and isinstance(error.filename, str) and Path(error.filename).is_relative_to(part):

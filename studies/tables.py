@@ -167,8 +167,8 @@ def validation_table(validation: Validation) -> Table:
     floor = validation.noise_floor
     tau = validation.kendall_tau
     parts = [
-        f"Median error of time to loss {_percent(validation.median_error)}",
-        f"noise floor (two real runs against each other) {_percent(floor)}",
+        f"Median error of time to loss {percent(validation.median_error)}",
+        f"noise floor (two real runs against each other) {percent(floor)}",
         f"Kendall's tau of the ranking {'-' if tau is None else f'{tau:.2f}'}",
     ]
     return Table(
@@ -222,10 +222,6 @@ def _metric_words(metric: str) -> str:
     return {"epoch_s": "epoch", "examples_per_s": "rows/s", "final_loss": "final loss"}.get(
         metric, f"{name.replace('_', ' ')}, {rest}"
     )
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.0f} %"
 
 
 def _choices(result: StudyResult) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -84,9 +83,9 @@ def written(folder: Path, write: Callable[[Path], object]) -> NotSaved | None:
         write(part)
         _move_in(part, folder)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        return NotSaved(f"{_named(error, part, folder)}: cannot be written: {reason}; free space, or name another "
-                        "folder with --out")  # fmt: skip
+        from hetsgd.studies.record import unwritten
+
+        return NotSaved(unwritten(error, part, folder))
     finally:
         if part is not None:
             shutil.rmtree(part, ignore_errors=True)
@@ -108,10 +107,3 @@ def _move_in(part: Path, folder: Path) -> None:
             target.mkdir(exist_ok=True)
         else:
             path.replace(target)
-
-
-def _named(error: OSError, part: Path | None, folder: Path) -> Path:
-    """The file that could not be written, by the name that it would have had."""
-    if part is not None and isinstance(error.filename, str) and Path(error.filename).is_relative_to(part):
-        return folder / Path(error.filename).relative_to(part)
-    return folder

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from hetsgd.models.machine import Accelerator, Link, Machine, Noise, Socket
 from hetsgd.studies.figures.style import CLASS_COLOURS, WIDTH, themed
-from hetsgd.studies.interval import seconds
+from hetsgd.studies.interval import cache_size, seconds
 
 _MEMORY: Final = "#8c8c8c"
 _DRAM_X, _SOCKET_X, _DEVICE_X = 0.08, 0.33, 0.86
@@ -139,8 +139,8 @@ def _names(links: Iterable[Link]) -> list[str]:
 def _socket_words(socket: Socket) -> tuple[str, ...]:
     threads = "" if socket.threads_per_core == 1 else f" x {socket.threads_per_core} threads"
     single, double = socket.core_flops_float32 / 1e9, socket.core_flops_float64 / 1e9
-    caches = [f"L2 {_cache(socket.l2_bytes)} a core"] if socket.l2_bytes else []
-    caches += [f"L3 {_cache(socket.l3_bytes)}"] if socket.l3_bytes else []
+    caches = [f"L2 {cache_size(socket.l2_bytes)} a core"] if socket.l2_bytes else []
+    caches += [f"L3 {cache_size(socket.l3_bytes)}"] if socket.l3_bytes else []
     return (
         f"{socket.name}: {socket.cores} core{'s' if socket.cores > 1 else ''}{threads}",
         f"{single:.3g} / {double:.3g} GFLOP/s a core",
@@ -154,14 +154,9 @@ def _device_words(card: Accelerator) -> tuple[str, ...]:
     memory = "" if card.stand_in else f", {_size(card.memory_bytes)}"
     return (
         f"{card.name} ({kind})",
-        f"{card.flops_float32 / 1e12:.3g} / {card.flops_float64 / 1e12:.3g} TFLOP/s, L2 {_cache(card.l2_bytes)}",
+        f"{card.flops_float32 / 1e12:.3g} / {card.flops_float64 / 1e12:.3g} TFLOP/s, L2 {cache_size(card.l2_bytes)}",
         f"memory {_rate(card.memory_bandwidth_bytes_per_s)}{memory}",
     )
-
-
-def _cache(size_bytes: float) -> str:
-    """A cache has a power of two of bytes, or nearly."""
-    return f"{size_bytes / (1 << 20):.3g} MiB" if size_bytes >= 1 << 20 else f"{size_bytes / (1 << 10):.3g} KiB"
 
 
 def _size(size_bytes: float) -> str:
